@@ -1,6 +1,7 @@
 """The layers: who may import whom. Reads the source, runs none of it, and needs no module to exist yet."""
 
 import ast
+import re
 import sys
 from collections.abc import Collection, Iterator
 from graphlib import TopologicalSorter
@@ -339,6 +340,59 @@ def test_what_the_layers_allow_passes(module: str, source: str) -> None:
 def test_a_package_counts_its_dots_from_itself(module: str, source: str, count: int) -> None:
     """In `__init__.py` one dot is the package itself, not the one around it."""
     assert count == len(faults(module, source, package=True))
+
+
+# Who may list three or more of the states of an order: everywhere else a list has a name, beside the table.
+LISTS_STATES = {
+    "journal/_states.py": "the table",
+    "outbox/_settling.py": "seconds for each state that is looked for",
+}
+
+
+def listed_states(source: str) -> list[int]:
+    """The lines where three states or more are listed, as names or within a text, such as a condition of SQL."""
+    tree = ast.parse(source)
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Set(elts=members) | ast.Tuple(elts=members) | ast.List(elts=members):
+                pass
+            case ast.Dict(keys=keys, values=values):
+                members = [one for one in chain(keys, values) if one is not None]
+            case ast.MatchOr(patterns=patterns):
+                members = [one.value for one in patterns if isinstance(one, ast.MatchValue)]
+            case ast.Constant(value=str(text)):
+                lists = re.findall(r"'\w+'(?:,\s*'\w+'){2,}", text)
+                found += [
+                    node.lineno for one in lists if {"planned", "sending", "unknown"} & {*re.findall(r"\w+", one)}
+                ]
+                continue
+            case _:
+                continue
+        if sum(isinstance(one, ast.Attribute) and ast.unparse(one.value) == "State" for one in members) > 2:
+            found.append(node.lineno)
+    return found
+
+
+def test_states_are_listed_in_one_place() -> None:
+    """Which states are an end, were paid or may be paid again stands in one table; a list of them has a name there."""
+    sources = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+    listed = {name: lines for name, source in sources.items() if (lines := listed_states(source))}
+    assert LISTS_STATES.keys() == listed.keys(), listed
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = (State.FAILED, State.REJECTED, State.REVERSED)",
+        "x = {State.FAILED: 1, State.REJECTED: 2, State.REVERSED: 3}",
+        "match x:\n    case State.FAILED | State.REJECTED | State.REVERSED: ...",
+        "x = f\"state IN ('sending', 'unknown', 'parked') {y}\"",
+    ],
+)
+def test_a_list_of_states_is_found(source: str) -> None:
+    """The test above can fail."""
+    assert [source.count("\n") + 1] == listed_states(source)
 
 
 # Where a task or a thread begins without `_values.tasks`: it ends with the call that began it, which awaits it.

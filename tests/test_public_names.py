@@ -50,8 +50,8 @@ PINNED = {
         MoveStands News NotAJournal NotApproved NotLookedFor NotMigrated NotMoved NotParked OrderUnknown OrdersArchived
         OrdersDiffer
         PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
-        SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep Unsealed
-        WrongAccount archive_orders copy_journal journal_at unseal_journal
+        SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep UNPAID
+        UNSETTLED Unsealed WrongAccount archive_orders copy_journal journal_at unseal_journal
     """,
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

@@ -11,22 +11,10 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.story import sentence, service_words
 from payments_async.bulk import LaterTry, later_tries
-from payments_async.journal import Archive, Entry, Journal, Progress, State
+from payments_async.journal import UNPAID, UNSETTLED, Archive, Entry, Journal, Progress, State
 from payments_async.journal.contract import ListingWord
 
 SHOWN = 20  # orders of a kind
-UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
-STYLES = {
-    State.SUCCESSFUL: "green",
-    State.ACCEPTED: "cyan",
-    State.SENDING: "cyan",
-    State.PLANNED: "dim",
-    State.REJECTED: "red",
-    State.FAILED: "red",
-    State.REVERSED: "yellow",
-    State.UNKNOWN: "magenta",
-    State.PARKED: "magenta",
-}
 
 
 def exit_after(progress: Progress, stopped: str | None = None, *, quarantined: int = 0) -> Exit:
@@ -38,9 +26,9 @@ def exit_after(progress: Progress, stopped: str | None = None, *, quarantined: i
     counts = progress.counts
     if stopped is not None:
         return Exit.STOPPED
-    if quarantined or progress.conflicts or any(counts[state] for state in (State.UNKNOWN, State.PARKED)):
+    if quarantined or progress.conflicts or any(counts[state] for state in UNSETTLED):
         return Exit.UNKNOWN
-    return Exit.FAILED if any(counts[state] for state in UNFORTUNATE) else Exit.FINE
+    return Exit.FAILED if any(counts[state] for state in UNPAID) else Exit.FINE
 
 
 def in_words(progress: Progress) -> str:
@@ -60,7 +48,7 @@ async def first(entries: AsyncIterator[Entry], count: int = SHOWN) -> list[Entry
 
 async def unpaid_of(journal: Journal, batch_id: str, progress: Progress) -> list[tuple[Entry, str]]:
     """The first orders of a batch that were refused, that failed and that came back, each with the reason."""
-    states = [state for state in UNFORTUNATE if progress.counts[state]]
+    states = [state for state in UNPAID if progress.counts[state]]
     found = [entry for state in states for entry in await first(journal.entries(batch_id, state))]
     later = await later_tries(journal, [entry.request_id for entry in found])
     return [(entry, await _why(journal, entry, later.get(entry.request_id))) for entry in found]
@@ -70,7 +58,7 @@ def show_unpaid(screen: Screen, unpaid: Sequence[tuple[Entry, str]], progress: P
     """Write the orders that were not paid, and why."""
     if not unpaid:
         return
-    count = sum(progress.counts[state] for state in UNFORTUNATE)
+    count = sum(progress.counts[state] for state in UNPAID)
     screen.say(f"\n[bold]Not paid, and why: {count:,}[/]")
     show_entries(screen, unpaid)
     if count > len(unpaid):
@@ -82,7 +70,7 @@ def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]]) -> None:
     rows: list[list[str | Text]] = [
         [
             entry.request_id,
-            Text(entry.state, STYLES[entry.state]),
+            Text(entry.state, entry.state.meaning.colour),
             money(entry.amount, entry.order.currency),
             screen.person(entry.order.beneficiary.name),
             why,
@@ -122,7 +110,7 @@ def show_progress(screen: Screen, progress: Progress, currency: str | None) -> N
     """Write the orders of a batch by state."""
     total = f"Sum {currency}" if currency else "Sum"
     rows: list[list[str | Text]] = [
-        [Text(state, STYLES[state]), f"{progress.counts[state]:,}", money(progress.sums[state])]
+        [Text(state, state.meaning.colour), f"{progress.counts[state]:,}", money(progress.sums[state])]
         for state in State
         if progress.counts[state]
     ]
@@ -147,7 +135,7 @@ def tell_next(
         unpaid_are_shown: Those that were not paid have been named already.
     """
     counts = progress.counts
-    unpaid = sum(counts[state] for state in UNFORTUNATE)
+    unpaid = sum(counts[state] for state in UNPAID)
     if unpaid and not unpaid_are_shown:
         screen.say(f"\nOrders that were not paid: {unpaid:,}. Which, and why:")
         screen.command(command_line("bulk status", journal=journal, batch_id=batch_id))

@@ -16,9 +16,8 @@ from payments_async._cli.beside import beside
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.working import silence
 from payments_async.bulk import FirstLook, RunProgress
-from payments_async.journal import FINAL, Journal, JournalError, Progress, State
+from payments_async.journal import FINAL, UNSETTLED, Journal, JournalError, Progress, State
 
-_TAKEN = (State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED)  # what is final now was accepted once
 _WORD_STYLES = ("cyan", "red", "magenta", "bold", "dim", "dim")
 _WAIT_PIPED = 10  # seconds between two lines about a wait
 _MARGIN = 3  # columns on the right, where a terminal writes its ^C: in the next line it would break the view
@@ -173,11 +172,12 @@ class LiveView:
     def _words(self, progress: Progress) -> list[str]:
         """How the batch stands, and how fast it goes."""
         counts = progress.counts
-        total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
+        taken = [state for state in State if state.meaning.is_confirmed]  # what is final now was accepted once
+        total = sum((progress.sums[state] for state in taken), start=progress.sums[State.ACCEPTED] * 0)
         words = [
-            f"accepted {sum(counts[state] for state in _TAKEN):,}",
+            f"accepted {sum(counts[state] for state in taken):,}",
             f"rejected {counts[State.REJECTED]:,}",
-            f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
+            f"unknown {sum(counts[state] for state in UNSETTLED):,}",
             money(total, self._currency),
         ]
         if self._run is not None and self._run.sent and self._run.seconds > 0:

@@ -1,7 +1,6 @@
 """What became of a payment, what is to be done about it, and whether it may be paid again: an answer for each state."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -10,59 +9,22 @@ from payments_async._cli.outbox_state import moment
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import clean
 from payments_async.bulk import later_tries, retried_id
-from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, News, Run, State
+from payments_async.journal import UNPAID, ArchivedOrder, Entry, Happening, Journal, News, Run, State
 from payments_async.journal.contract import Pause
 
-_UNPAID = (State.FAILED, State.REVERSED, State.REJECTED)
 SIGNED = "--who NAME --why REASON"
 IN_DOUBT = "No: the evidence is against itself. Not before somebody knows what is true."
 
 
-class Meaning(NamedTuple):
-    """What a state is to whoever asks what became of a payment: what it says, and whether it may be paid once more."""
-
-    now: str
-    again: str
-
-
-MEANS: Mapping[State, Meaning] = {
-    State.PLANNED: Meaning(
-        "It was not sent, or surely did not arrive.",
-        "No: it lies here to be sent, once. Under another id it would be paid twice.",
-    ),
-    State.SENDING: Meaning("A worker holds the permit to send it, or died with it.", "No: it may have left already."),
-    State.ACCEPTED: Meaning("The service has it; its end is not known yet.", "No: the service has it."),
-    State.SUCCESSFUL: Meaning("It was paid.", "No: it was paid."),
-    State.FAILED: Meaning(
-        "The service took it, and then it failed: it was not paid.", "Yes, under a new request id: this one is used up."
-    ),
-    State.REVERSED: Meaning(
-        "It was paid, and the money came back.", "Yes, once you know why it came back; under a new request id."
-    ),
-    State.REJECTED: Meaning(
-        "The service refused it: it was not paid.",
-        "Yes, once what it was refused for is mended; under a new request id.",
-    ),
-    State.UNKNOWN: Meaning(
-        "It may have been paid. Never send it again under another id: `bulk reconcile` looks for it.",
-        "No: it may have been paid.",
-    ),
-    State.PARKED: Meaning(
-        "It may have been paid, and was not found.",
-        "No. If the service surely never had it, write it off: then it is sent again, under its own id.",
-    ),
-}
-
-
 def meaning_of(order: Entry | ArchivedOrder) -> str:
     """How an order stands, in words; where that is in doubt, first of all that it may have been paid."""
-    if is_contradicted(order) and order.state in _UNPAID:
+    if is_contradicted(order) and order.state in UNPAID:
         return f"It may have been paid: it is called {order.state}, and evidence contradicts that."
     if isinstance(order, Entry) and order.failed_by_notification:
         return (
             "A notification alone says that it failed. Until the service's list shows the same it may have been paid."
         )
-    return MEANS[order.state].now
+    return order.state.meaning.sentence
 
 
 def is_contradicted(order: Entry | ArchivedOrder) -> bool:
@@ -90,8 +52,8 @@ async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, stor
     is_shown = order.state is not State.FAILED or any(one.news is News.LOOKED_UP_FAILED for one in story)
     if isinstance(order, Entry) and order.unconfirmed:
         return "No: a notification about it is not confirmed yet. Reconcile first."
-    again = MEANS[order.state].again
-    if order.state not in _UNPAID:
+    again = order.state.meaning.again
+    if order.state not in UNPAID:
         return again
     retried = retried_id(order.request_id)
     if await journal.entry(retried) is not None:  # of another row of its batch, or it were a later try
@@ -179,10 +141,9 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
         case State.FAILED | State.REJECTED if run.outbox != run.batch_id:
             line = command_line("bulk retry-file", **named)
             yield NextStep(words="For a file of all of its batch that surely was not paid:", commands=(line,))
-        case State.FAILED | State.REJECTED | State.REVERSED:
-            yield NextStep(words="Whoever ordered it decides: nothing is sent by itself any more.")
         case State.SUCCESSFUL:
             line = command_line("bulk receipt", entry.request_id, journal=journal)
             yield NextStep(words="For the proof of it:", commands=(line,))
         case _:
-            raise AssertionError(entry.state)
+            assert entry.state in UNPAID, entry.state
+            yield NextStep(words="Whoever ordered it decides: nothing is sent by itself any more.")

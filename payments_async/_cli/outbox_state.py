@@ -12,7 +12,7 @@ import typer
 from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
-from payments_async.journal import Journal, Progress, State
+from payments_async.journal import UNSETTLED, Journal, Progress
 from payments_async.journal.contract import Awaited, Backlog, Hearing, HeldUp, ListingWord, Pause, SharedPace
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
@@ -62,7 +62,7 @@ class OutboxState:
         counts = self.progress.counts
         if self.paused is not None:
             return Exit.STOPPED
-        is_open = any(counts[state] for state in (State.UNKNOWN, State.PARKED))
+        is_open = any(counts[state] for state in UNSETTLED)
         held_up = self.awaits or self.held_up.quarantined or self.held_up.unloaded or self.untaken
         if is_open or self.progress.conflicts or held_up or self.handlers.dead:
             return Exit.UNKNOWN

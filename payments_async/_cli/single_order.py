@@ -34,7 +34,7 @@ from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words
 from payments_async._cli.working import working
 from payments_async.bulk import RunProgress, read_money, reconcile, run_batch
-from payments_async.journal import Entry, Journal, JournalUnavailable, RunIdentity, State
+from payments_async.journal import FINAL, UNSETTLED, Entry, Journal, JournalUnavailable, RunIdentity, State
 
 Order = PayoutOrder | CollectionOrder
 
@@ -42,20 +42,8 @@ _PATIENCE = 30.0  # seconds without any answer, after which the order stays unse
 _LEASE = 10.0  # seconds after which a process that died while sending is taken for dead
 _LOOK_AGAIN = 2.0  # seconds between two looks for an order whose outcome is unknown
 _LOOK_FIRST, _LOOK_LAST = 1.0, 30.0  # ... for one that was accepted, doubled each time
-_OPEN = (State.PLANNED, State.SENDING, State.UNKNOWN)  # a run has something to do for it
-_EXITS = {
-    **dict.fromkeys((State.ACCEPTED, State.SUCCESSFUL), Exit.FINE),
-    **dict.fromkeys((State.PLANNED, State.FAILED, State.REVERSED, State.REJECTED), Exit.FAILED),
-    **dict.fromkeys((State.SENDING, State.UNKNOWN, State.PARKED), Exit.UNKNOWN),
-}
-_MEANS = {
-    State.PLANNED: "It was not sent. The same command sends it.",
-    State.ACCEPTED: "Accepted is not paid: the final status comes as a notification, or with --wait.",
-    State.FAILED: "The service took it, and then it failed. To try again, name the new order with another id.",
-    State.REVERSED: "It was carried out, and the money came back.",
-    State.REJECTED: "The service refused it. To try again, name the new order with another id.",
-    State.PARKED: "It was looked for and not found. Ask the service what became of it.",
-}
+_LOOKED_UP = (State.ACCEPTED, State.UNKNOWN)
+_TO_RUN = {*State} - {*FINAL, State.ACCEPTED, State.PARKED}  # a run has something to do for it
 _MAY_HAVE_LEFT = "it may have been carried out; never send it again under another id. The same command looks it up"
 _PLAIN = frozenset({"amount", "currency", "batch_id", "product_id", "product_item_id", "provider_item_id", "bank_code"})
 
@@ -232,7 +220,7 @@ class SingleOrder:
                 f"--request-id: {clean(request_id)} is the id of another order, {_standing(entry)}: {differences}. "
                 "Nothing was sent; a request id names one order for ever, so name a new order with a new one"
             )
-        if entry.batch_id != self.batch_id and entry.state in _OPEN:
+        if entry.batch_id != self.batch_id and entry.state in _TO_RUN:
             raise BadInput(
                 f"--request-id: {clean(request_id)} belongs to batch {clean(entry.batch_id)}, {_standing(entry)}; "
                 "`payments-async bulk run` goes on with that"
@@ -306,7 +294,7 @@ class _OrderRun:
         if entry is None:
             screen.trouble(f"not sent: {stopped}")
             return Exit.STOPPED
-        status = Exit.UNKNOWN if entry.conflict else _EXITS[entry.state]
+        status = _exit_of(entry)
         if entry.state is State.PLANNED and (stop.drain.is_set() or not self.payments.is_logged_in):
             status = Exit.STOPPED
         self._tell(entry, before, stopped, status)
@@ -315,7 +303,7 @@ class _OrderRun:
     async def _go_through(self, before: Entry | None, stop: Stop) -> str | None:
         """Send or look up, and wait. Tells why the order was not sent, or ``None``."""
         screen, entry, stopped = self.asked.screen, before, None
-        if before is None or before.state in _OPEN:
+        if before is None or before.state in _TO_RUN:
             if before is not None and before.state is not State.PLANNED:
                 screen.note(f"{_standing(before)}: looking it up; it is not sent again")
             stopped, entry = await self._sent(stop)
@@ -369,13 +357,13 @@ class _OrderRun:
                 task.cancel()
             await asyncio.gather(looking, asked, return_exceptions=True)
         now = await self.journal.entry(entry.request_id) or entry
-        if now.state in (State.ACCEPTED, State.SENDING, State.UNKNOWN) and not stop.drain.is_set():
+        if now.state in (State.SENDING, *_LOOKED_UP) and not stop.drain.is_set():
             self.asked.screen.note(f"no final status within {wait:g} s; it may end at any time")
 
     async def _look(self, entry: Entry) -> None:
         """Reconcile until the order has ended, or is given into the hands of a person."""
         pause = _LOOK_FIRST
-        while entry.state in (State.ACCEPTED, State.UNKNOWN):
+        while entry.state in _LOOKED_UP:
             await reconcile(self.payments, self.journal, request_id=entry.request_id)
             entry = await self.journal.entry(entry.request_id) or entry
             if entry.state is State.UNKNOWN:
@@ -403,8 +391,8 @@ class _OrderRun:
                 ("journal", str(self.path)),
             ]
         )
-        if entry.state in _MEANS and status is Exit.FINE:
-            screen.say(f"[dim]{_MEANS[entry.state]}[/]")
+        if entry.state is State.ACCEPTED and status is Exit.FINE:
+            screen.say("[dim]Accepted is not paid: the final status comes as a notification, or with --wait.[/]")
         elif status is not Exit.FINE:
             self._tell_trouble(entry, stopped)
         screen.document(
@@ -435,7 +423,15 @@ class _OrderRun:
             screen.trouble(f"not sent: {stopped or entry.message}", again)
         else:
             why = service_words(entry) or "no reason was given"
-            screen.trouble(f"{entry.state}: {why}", _MEANS.get(entry.state, ""))
+            meaning = entry.state.meaning
+            screen.trouble(f"{entry.state}: {why}", f"{meaning.sentence} May it be paid again? {meaning.again}")
+
+
+def _exit_of(entry: Entry) -> Exit:
+    """The exit status that an order deserves as it stands."""
+    if entry.conflict or entry.state in (State.SENDING, *UNSETTLED):
+        return Exit.UNKNOWN
+    return Exit.FINE if entry.state in (State.ACCEPTED, State.SUCCESSFUL) else Exit.FAILED
 
 
 def _is_left_behind(before: Entry | None, now: Entry | None) -> bool:

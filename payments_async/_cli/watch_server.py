@@ -18,7 +18,6 @@ from urllib.parse import quote
 import attrs
 from aiohttp import web
 
-from payments_async._cli.batch_state import UNFORTUNATE
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean
 from payments_async._cli.signatures import signature
@@ -26,7 +25,7 @@ from payments_async._cli.watch_state import OrderStory, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style
 from payments_async.bulk import acknowledge, lift_quarantine, retry_file, write_off
-from payments_async.journal import Journal, JournalError, JournalRefused, State
+from payments_async.journal import UNPAID, Journal, JournalError, JournalRefused
 
 _LARGEST = 64 * 1024  # bytes of a form
 _LONGEST = 500  # characters of what somebody types
@@ -176,7 +175,7 @@ class WatchServer:
         name = request.query.get("batch", "")
         await self._journal.run(name)
         counts = (await self._journal.progress(name)).counts
-        unpaid = {state.value: counts[state] for state in UNFORTUNATE if state is not State.REVERSED}
+        unpaid = {state.value: counts[state] for state in UNPAID if not state.meaning.was_paid}
         return _html(rendered("watch_retry.html", {**self._common(), "batch_id": name, "unpaid": unpaid}))
 
     async def _quarantine(self, request: web.Request) -> web.Response:

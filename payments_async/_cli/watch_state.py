@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import attrs
 
-from payments_async._cli.batch_state import UNFORTUNATE, first, unpaid_of
+from payments_async._cli.batch_state import first, unpaid_of
 from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
 from payments_async._pages.plots import Course, Plot, plot
-from payments_async.journal import FINAL, Entry, Journal, JournalError, Progress, Run, State
+from payments_async.journal import FINAL, UNPAID, Entry, Journal, JournalError, Progress, Run, State
 from payments_async.journal.contract import Change, Pause, StoredEvent
 
 T = TypeVar("T")
@@ -240,7 +240,7 @@ class Watch:
             run=run,
             progress=progress,
             shares=[(state.value, progress.counts[state]) for state in State if progress.counts[state]],
-            unpaid=sum(progress.counts[state] for state in UNFORTUNATE),
+            unpaid=sum(progress.counts[state] for state in UNPAID),
         )
 
     async def _needs(self) -> list[ShownOrder]:
@@ -292,7 +292,7 @@ class Watch:
                 if entry.permitted_at is not None:
                     sent.add(entry.permitted_at)
                 if entry.state in FINAL:
-                    (unpaid if entry.state in UNFORTUNATE else ended).add(entry.updated_at)
+                    (unpaid if entry.state in UNPAID else ended).add(entry.updated_at)
             drawn = plot({"sent": sent, "paid": ended, "not paid": unpaid}, top=progress.total)
             self._walked[name] = _Walked(progress, drawn, time.monotonic(), time.monotonic() - begun)
 

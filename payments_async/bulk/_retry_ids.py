@@ -11,10 +11,9 @@ from payments_async._wire.kinds import reference_of
 from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry
-from payments_async.journal._states import State
+from payments_async.journal._states import UNPAID, State
 
 Earlier: TypeAlias = Mapping[str, Entry | ArchivedOrder]
-_SURELY_UNPAID = (State.REJECTED, State.FAILED, State.REVERSED)
 
 _AGAIN = re.compile(r"(?P<first>.+)-R(?P<time>[2-9]|[1-9][0-9]{1,3})", re.DOTALL)
 
@@ -161,7 +160,7 @@ def _later(order: Entry | ArchivedOrder) -> LaterTry:
         request_id=order.request_id,
         batch_id=order.batch_id,
         state=order.state,
-        may_be_paid=is_doubted(order) or order.state not in _SURELY_UNPAID,
+        may_be_paid=is_doubted(order) or order.state not in UNPAID,
     )
 
 
@@ -178,6 +177,6 @@ def paid_before(request_id: str, earlier: Earlier) -> tuple[str, str] | None:
     for order in tries_before(request_id, earlier):
         if is_doubted(order):
             return order.request_id, f"{order.state}, and something contradicts that"
-        if order.state not in _SURELY_UNPAID:
+        if order.state not in UNPAID:
             return order.request_id, order.state
     return None

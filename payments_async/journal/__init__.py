@@ -63,7 +63,7 @@ from payments_async.journal._records import (
     Sweep,
 )
 from payments_async.journal._sqlite._journal import SqliteJournal
-from payments_async.journal._states import FINAL, News, State
+from payments_async.journal._states import FINAL, UNPAID, UNSETTLED, News, State
 from payments_async.journal._versions import Migration
 from payments_async.journal.contract import Journal
 
@@ -133,6 +133,8 @@ __all__ = [
     "StillWorked",
     "StoredJournal",
     "Sweep",
+    "UNPAID",
+    "UNSETTLED",
     "Unsealed",
     "WrongAccount",
     "archive_orders",

@@ -11,7 +11,6 @@ from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 
 UNHEARD = 300.0  # seconds after which nobody hears of a state any more who has not asked
-UNTOLD = frozenset({State.PLANNED, State.SENDING})  # on the way there is nothing to hear of yet
 
 
 @frozen(kw_only=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class State(enum.StrEnum):
-    """Where an order stands."""
+    """Where an order stands; in the order in which states are shown."""
 
     PLANNED = "planned"
     SENDING = "sending"
@@ -27,6 +27,125 @@ class State(enum.StrEnum):
     REJECTED = "rejected"
     UNKNOWN = "unknown"
     PARKED = "parked"
+
+    @property
+    def meaning(self) -> Meaning:
+        """What it means to a person, and to a program that has to go on."""
+        return _MEANINGS[self]
+
+
+class Meaning(NamedTuple):
+    """What a state means.
+
+    Attributes:
+        short: In a few words.
+        now: What is known of the order, as a clause.
+        again: Whether it may be paid once more, in sentences.
+        need: What a person must do, as a clause; empty where nothing is needed.
+        colour: On a terminal.
+        is_end: The service is not asked about it any more.
+        was_paid: The service paid it; it may have come back since.
+        may_be_paid_again: Under another request id, as long as no evidence contradicts.
+        is_confirmed: The service has said that it has the order.
+    """
+
+    short: str
+    now: str
+    again: str
+    colour: str
+    need: str = ""
+    is_end: bool = False
+    was_paid: bool = False
+    may_be_paid_again: bool = False
+    is_confirmed: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What is known of the order, and what a person must do."""
+        rest = self.need or ("it was not paid" if self.is_end and not self.was_paid else "")
+        words = f"{self.now}: {rest}" if rest else self.now
+        return f"{words[0].upper()}{words[1:]}."
+
+
+_MEANINGS: Mapping[State, Meaning] = {
+    State.PLANNED: Meaning(
+        short="not sent",
+        now="it was not sent, or surely did not arrive",
+        again="No: it lies here to be sent, once. Under another id it would be paid twice.",
+        colour="dim",
+    ),
+    State.SENDING: Meaning(
+        short="being sent",
+        now="a worker holds the permit to send it, or died with it",
+        again="No: it may have left already.",
+        colour="cyan",
+    ),
+    State.ACCEPTED: Meaning(
+        short="accepted, not settled",
+        now="the service has it; its end is not known yet",
+        again="No: the service has it.",
+        colour="cyan",
+        is_confirmed=True,
+    ),
+    State.SUCCESSFUL: Meaning(
+        short="paid",
+        now="it was paid",
+        again="No: it was paid.",
+        colour="green",
+        is_end=True,
+        was_paid=True,
+        is_confirmed=True,
+    ),
+    State.FAILED: Meaning(
+        short="failed: not paid",
+        now="the service took it, and then it failed",
+        again="Yes, under a new request id: this one is used up.",
+        colour="red",
+        is_end=True,
+        may_be_paid_again=True,
+        is_confirmed=True,
+    ),
+    State.REVERSED: Meaning(
+        short="paid, and came back",
+        now="it was paid, and the money came back",
+        again="Yes, once you know why it came back; under a new request id.",
+        colour="yellow",
+        is_end=True,
+        was_paid=True,
+        may_be_paid_again=True,
+        is_confirmed=True,
+    ),
+    State.REJECTED: Meaning(
+        short="refused: not paid",
+        now="the service refused it",
+        again="Yes, once what it was refused for is mended; under a new request id.",
+        colour="red",
+        is_end=True,
+        may_be_paid_again=True,
+    ),
+    State.UNKNOWN: Meaning(
+        short="may have been paid",
+        now="it may have been paid",
+        again="No: it may have been paid.",
+        colour="magenta",
+        need="reconcile; never send it again under another id",
+    ),
+    State.PARKED: Meaning(
+        short="not found",
+        now="it may have been paid, and two clean sweeps did not find it",
+        again="No. If the service surely never had it, write it off: then it is sent again, under its own id.",
+        colour="magenta",
+        need="ask the service, then write it off or wait for evidence",
+    ),
+}
+# Lists of states, each in the order in which states are shown.
+FINAL = frozenset(state for state in State if state.meaning.is_end)
+CONFIRMED = frozenset(state for state in State if state.meaning.is_confirmed)
+UNPAID = tuple(state for state in State if state.meaning.may_be_paid_again)  # over, and the payee has no money
+UNSENT = (State.PLANNED, State.SENDING)  # on the way: there is nothing to tell yet
+UNSETTLED = tuple(state for state in State if state not in {*UNSENT, *FINAL, *CONFIRMED})  # may have been paid
+IN_DOUBT = (State.SENDING, *UNSETTLED)  # may have left, and nothing confirms it
+OPEN = (*UNSETTLED, State.ACCEPTED)  # the service is asked about them
 
 
 class News(enum.StrEnum):
@@ -74,7 +193,6 @@ EVIDENCE = frozenset(
         News.LOOKED_UP_PROCESSING, News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED,
     }
 )  # fmt: skip
-FINAL = frozenset({State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED})
 
 # What somebody who brings it says of an order, in a few words.
 SAID: Mapping[News, str] = {

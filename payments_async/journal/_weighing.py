@@ -11,7 +11,7 @@ from payments_async._wire.bodies import currency_of
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async.journal._records import Evidence, Row, pack_transaction_id, unpack_transaction_id
-from payments_async.journal._states import SAID, News, State, Verdict, next_state
+from payments_async.journal._states import CONFIRMED, SAID, News, State, Verdict, next_state
 
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items()}
 _UNRECOGNISED = News(UNRECOGNISED.news)
@@ -25,8 +25,6 @@ _SETTLING = frozenset(
         News.LOOKED_UP_REVERSED,
     }
 )
-# until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
-CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 
 
 class Weighed(NamedTuple):
@@ -93,6 +91,7 @@ def evidence_of(event: TransactionEvent, *, peer: str, at: float) -> Evidence:
 
 def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) -> str | None:
     """Why evidence is not about this order, or about another one of the same name: ids, magnitude, currency."""
+    # before the service has confirmed the order, a transaction id is a hint: an unusable answer may name a wrong one
     is_confirmed = row.state in CONFIRMED and unpack_transaction_id(row.transaction_id) is not None
     is_same = is_confirmed and is_same_transaction
     if evidence.request_id is not None and plain_id(evidence.request_id) != plain_id(row.request_id):

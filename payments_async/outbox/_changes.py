@@ -18,10 +18,10 @@ from payments_async._values.checks import check_callable
 from payments_async._values.handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
 from payments_async._values.tasks import Tasks
 from payments_async._wire.bodies import private_texts
-from payments_async.journal._changes import UNTOLD, Change, ChangeFeed
+from payments_async.journal._changes import Change, ChangeFeed
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry
-from payments_async.journal._states import State
+from payments_async.journal._states import UNSENT, State
 
 H = TypeVar("H", bound=Callable[..., Awaitable[object]])
 _States = frozenset[State]
@@ -52,8 +52,8 @@ def checked_states(states: Collection[object]) -> _States:
             raise TypeError(f"states: {state!r} is no State: write @outbox.on(State.SUCCESSFUL), or other ones")
     if not known:
         raise ValueError("states: name one at least, such as State.SUCCESSFUL")
-    if known & UNTOLD:
-        raise ValueError(f"states: of {' and '.join(sorted(known & UNTOLD))} nobody is told")
+    if known & set(UNSENT):
+        raise ValueError(f"states: of {' and '.join(sorted(known & set(UNSENT)))} nobody is told")
     return known
 
 

@@ -59,7 +59,7 @@ from payments_async.journal._records import (
     SharedPace,
     ended,
 )
-from payments_async.journal._states import FINAL, State
+from payments_async.journal._states import FINAL, UNSENT, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
@@ -79,7 +79,6 @@ T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 
 _SENDER = "sender"
-_UNSENT = (State.PLANNED, State.SENDING)
 _FOREVER = float("inf")
 _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
 _QUEUED = (
@@ -742,7 +741,7 @@ class Outbox:
         loop = asyncio.get_running_loop()
         ended = putting.ended = loop.create_future()
         entry = await self._written(putting, deadline)
-        if entry.state not in _UNSENT:
+        if entry.state not in UNSENT:
             return entry
         if putting.is_in_hand:
             self._told.add(ended)
@@ -754,7 +753,7 @@ class Outbox:
                 self._told.discard(ended)
         # it is in other hands by now, or will take long: it is heard of like any other
         with suppress(TimeoutError, JournalClosed):
-            return await self._until(entry.request_id, lambda state: state not in _UNSENT, deadline - loop.time())
+            return await self._until(entry.request_id, lambda state: state not in UNSENT, deadline - loop.time())
         return None
 
     async def _soon(self, ended: asyncio.Future[Entry | None], timeout: float) -> Entry | None:
@@ -769,12 +768,12 @@ class Outbox:
         """How an order ended that somebody else sends, or that has to wait its turn; ``None`` in no time."""
         with self._hearing(putting.order.request_id) as heard:  # before it is on disk, so that nothing is missed
             entry = await self._written(putting, deadline)
-            if entry.state not in _UNSENT:
+            if entry.state not in UNSENT:
                 return entry
             with suppress(TimeoutError):
                 if entry.batch_id != self._name:
                     left = deadline - asyncio.get_running_loop().time()
-                    return await self._until(entry.request_id, lambda state: state not in _UNSENT, left)
+                    return await self._until(entry.request_id, lambda state: state not in UNSENT, left)
                 async with asyncio.timeout_at(deadline):
                     return await heard
         return None

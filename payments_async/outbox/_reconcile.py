@@ -25,11 +25,9 @@ from payments_async._wire.models import Acceptance, Transaction, TransactionStat
 from payments_async._wire.status_codes import STATUS_CODES
 from payments_async.journal import Journal, ListingDeadline, NotApproved, OrderUnknown, Signature
 from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Entry, Evidence, Sweep
-from payments_async.journal._states import News, State
+from payments_async.journal._states import CONFIRMED, OPEN, News, State
 from payments_async.outbox._sweeps import (
-    CONFIRMED,
     LOOKED_UP,
-    OPEN,
     PAGES_ABREAST,
     STATES,
     Difference,

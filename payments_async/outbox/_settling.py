@@ -17,9 +17,9 @@ from payments_async._values.tasks import Tasks
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry, OpenOrder
-from payments_async.journal._states import State
+from payments_async.journal._states import OPEN, State
 from payments_async.outbox._passes import Agenda, Pass, SettlingPass, Terms, Wait
-from payments_async.outbox._sweeps import OPEN, SOUGHT, check_account
+from payments_async.outbox._sweeps import SOUGHT, check_account
 
 _log = logging.getLogger("payments_async")
 

@@ -23,13 +23,11 @@ from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
-from payments_async.journal._states import News, State
+from payments_async.journal._states import CONFIRMED, OPEN, News, State, next_state
 
 _log = logging.getLogger("payments_async")
 
-OPEN = (State.UNKNOWN, State.PARKED, State.ACCEPTED)
 SOUGHT = (*OPEN, State.FAILED)  # of the failed ones those that a notification alone says have failed
-CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 _PORTION = 200_000  # orders looked for at once
 _MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
 _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is not ours
@@ -44,10 +42,8 @@ LOOKED_UP: Mapping[TransactionStatus, News] = {
     TransactionStatus.REVERSED: News.LOOKED_UP_REVERSED,
 }
 _ENDS = frozenset({News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED})
-STATES: Mapping[TransactionStatus, State] = {
-    TransactionStatus.SUCCESSFUL: State.SUCCESSFUL,
-    TransactionStatus.FAILED: State.FAILED,
-    TransactionStatus.REVERSED: State.REVERSED,
+STATES: Mapping[TransactionStatus, State] = {  # in which an order ends that the list shows so
+    status: next_state(State.UNKNOWN, news).state for status, news in LOOKED_UP.items() if news in _ENDS
 }
 _WRONG_CLOCK = "this machine's clock is days away from the service's: set it; the list of its days was read too"
 _DATE_KEYS = "the service may not know days as they are written; compare Dialect.date_keys"

@@ -333,7 +333,7 @@ async def test_a_banner_says_whether_the_batch_is_final(journal: SqliteJournal, 
     """What is only accepted is not final, and nothing on the page is green about it."""
     await written(journal, tmp_path)
     page = (tmp_path / "r.html").read_text()
-    assert "Not final yet: 1 accepted, not settled, 1 unknown, 1 parked, 1 not sent." in page
+    assert "Not final yet: 1 not sent, 1 accepted, not settled, 1 may have been paid, 1 not found." in page
     assert '<p class="fine' not in page
 
 

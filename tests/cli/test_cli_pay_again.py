@@ -211,8 +211,8 @@ async def test_a_refused_payout_is_not_sent_again(run: Run, sandbox: Sandbox) ->
     for _ in range(2):
         ran = await run(*PAY)
         assert (3, 0) == (ran.status, len(sandbox.ledger))
-        assert "The transaction was refused The service refused it." in ran.said
-        assert "name the new order with another id" in ran.said
+        assert "The transaction was refused The service refused it: it was not paid." in ran.said
+        assert "under a new request id" in ran.said
 
 
 @pytest.mark.parametrize("moved", [True, False])

@@ -291,8 +291,8 @@ MUTANTS = (
         "withdrawal-of-any-permit",
         PERMITS,
         "a permit is withdrawn only where it is the last",
-        "    if row is not None and row.state in _OPEN and _is_of(row, permit):\n",
-        "    if row is not None and row.state in _OPEN:\n",
+        "    if row is not None and row.state in IN_DOUBT and _is_of(row, permit):\n",
+        "    if row is not None and row.state in IN_DOUBT:\n",
     ),
     Mutant(
         "proof-of-the-same-number",
@@ -320,7 +320,7 @@ MUTANTS = (
         PERMITS,
         "a late proof counts only where a takeover alone made the order unknown",
         "(row.state is State.SENDING or is_open_by_takeover(commit, row))",
-        "row.state in _OPEN",
+        "row.state in IN_DOUBT",
     ),
     Mutant(
         "old-answer-decides",
@@ -340,8 +340,8 @@ MUTANTS = (
         "remains-of-another-token",
         PERMITS,
         "a departure record counts for orders of its own lease",
-        "FROM outbox WHERE id BETWEEN ? AND ? AND token = ?\n            AND state IN ('sending', 'unknown', 'parked')",
-        "FROM outbox WHERE id BETWEEN ? AND ? AND ? > 0\n            AND state IN ('sending', 'unknown', 'parked')",
+        "FROM outbox WHERE id BETWEEN ? AND ? AND token = ?\n            AND state {among(IN_DOUBT)}",
+        "FROM outbox WHERE id BETWEEN ? AND ? AND ? > 0\n            AND state {among(IN_DOUBT)}",
     ),
     Mutant(
         "remains-without-marks",

@@ -10,10 +10,9 @@ import attrs
 import typer
 
 from payments_async import CollectionOrder
-from payments_async._cli.batch_state import STYLES
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, named, opened
-from payments_async._cli.next_steps import MEANS, NextStep, may_be_paid_again, meaning_of, steps_for
+from payments_async._cli.next_steps import NextStep, may_be_paid_again, meaning_of, steps_for
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
@@ -53,7 +52,7 @@ async def explain(
     screen.say(
         f"[bold]{quoted(request_id)}[/], {quoted(money(entry.amount, order.currency))} {direction} "
         f"{quoted(screen.person(order.beneficiary.name))}, batch {quoted(entry.batch_id)}: "
-        f"[bold {STYLES[entry.state]}]{entry.state}[/]"
+        f"[bold {entry.state.meaning.colour}]{entry.state}[/]"
     )
     _tell_all(screen, story)
     screen.say()
@@ -105,7 +104,7 @@ async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> E
         steps.append(
             NextStep(words="Whoever works the outbox takes it out of the tray; `outbox status` tells what hinders.")
         )
-    again = _FORGOTTEN if "forgotten" in kinds else MEANS[State.PLANNED].again if kinds == {"laid"} else _NOT_OURS
+    again = _FORGOTTEN if "forgotten" in kinds else State.PLANNED.meaning.again if kinds == {"laid"} else _NOT_OURS
     screen.say()
     _tell_next(screen, steps, again)
     known = {"request_id": request_id, "state": None, "pay_again": again}
@@ -119,7 +118,8 @@ def _tell_of_archived(screen: Screen, gone: ArchivedOrder, again: str) -> Exit:
     meaning = meaning_of(gone)
     screen.say(
         f"[bold]{quoted(gone.request_id)}[/], {quoted(money(gone.amount, gone.currency))}, batch "
-        f"{quoted(gone.batch_id)}: [bold {STYLES[gone.state]}]{gone.state}[/] since {ended:%d %B %Y %H:%M:%S} UTC"
+        f"{quoted(gone.batch_id)}: [bold {gone.state.meaning.colour}]{gone.state}[/] "
+        f"since {ended:%d %B %Y %H:%M:%S} UTC"
     )
     screen.say(f"\nIt left the journal for the archive {quoted(kept.path)}, which has its whole story:")
     screen.command(f"zcat {shlex.quote(kept.path)} | grep -F {shlex.quote(json.dumps(gone.request_id))}")

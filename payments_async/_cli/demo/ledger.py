@@ -7,13 +7,12 @@ from decimal import Decimal
 import attrs
 
 from payments_async._cli.demo.service import LedgerRow, ServiceBooks
-from payments_async.journal import Entry, Journal, News, State
+from payments_async.journal import UNSETTLED, Entry, Journal, News, State
 
 _SAID_BY = {"answer": "answer", "notification": "notification", "evidence": "list"}
 _NOBODY = "no answer, in no list"
 _DOUBTS = (News.UNKNOWN, News.LEASE_EXPIRED)
-_STATUS = {State.SUCCESSFUL: "SUCCESSFULL", State.FAILED: "FAILED", State.REVERSED: "REVERSED"}
-_CARRIED_OUT = {State.ACCEPTED, *_STATUS}
+_STATUS = {State.SUCCESSFUL: "SUCCESSFULL"}  # as the service spells it
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +64,7 @@ async def outcomes(journal: Journal, batch_id: str) -> list[OrderOutcome]:
             found.append(
                 OrderOutcome(
                     entry=entry,
-                    told_by=_NOBODY if entry.state in (State.UNKNOWN, State.PARKED) else told_by,
+                    told_by=_NOBODY if entry.state in UNSETTLED else told_by,
                     was_doubtful=any(one.news in _DOUBTS and one.state is State.UNKNOWN for one in story),
                 )
             )
@@ -76,7 +75,7 @@ def judge(books: ServiceBooks, orders: Sequence[OrderOutcome], opening_balance: 
     """Compare the outcomes with the books of the service that these orders were sent to, and nothing else ever was."""
     ledger = {row.request_id: row for row in books.ledger}
     times = Counter(row.request_id for row in books.ledger)
-    known = {order.entry.request_id: order.entry.state in _CARRIED_OUT for order in orders}
+    known = {order.entry.request_id: order.entry.state.meaning.is_confirmed for order in orders}
     twice = [request_id for request_id, count in times.items() if count > 1]
     found = [f"{request_id}: carried out {times[request_id]} times" for request_id in twice]
     found += [words for order in orders for words in _differences(order.entry, ledger.get(order.entry.request_id))]
@@ -100,12 +99,12 @@ def _differences(entry: Entry, row: LedgerRow | None) -> Iterator[str]:
     if entry.conflict is not None:
         yield f"{request_id}: {entry.conflict}"
     if row is None:
-        if state in _CARRIED_OUT:
+        if state.meaning.is_confirmed:
             yield f"{request_id}: {state} here, but never carried out"
         return
-    if state not in _CARRIED_OUT:
+    if not state.meaning.is_confirmed:
         yield f"{request_id}: {state} here, but carried out"
-    elif row.status != _STATUS.get(state):
+    elif row.status != _STATUS.get(state, state.upper()):
         yield f"{request_id}: {state} here, {row.status} in the ledger"
     if row.amount != entry.amount:
         yield f"{request_id}: {entry.amount} here, {row.amount} in the ledger"

@@ -5,19 +5,11 @@ from collections import Counter
 import attrs
 from rich.text import Text
 
-from payments_async._cli.batch_state import STYLES
 from payments_async._cli.demo.folder import DemoFolder
 from payments_async._cli.demo.run import DemoSetup, JudgedRun
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, money, quoted
-from payments_async.journal import State
-
-_OPEN = (State.UNKNOWN, State.PARKED)
-# In the order of the table: from what is over to what is not.
-_STATES = (
-    *(State.SUCCESSFUL, State.FAILED, State.REVERSED, State.ACCEPTED, State.REJECTED),
-    *(State.UNKNOWN, State.PARKED, State.SENDING, State.PLANNED),
-)
+from payments_async.journal import UNSETTLED, State
 
 
 def show_demo(
@@ -30,16 +22,16 @@ def show_demo(
         goes_on: Whether there were any.
     """
     orders, verdict, total = judged.orders, judged.verdict, f"Sum {setup.currency}"
-    by_state = {state: [one for one in orders if one.entry.state is state] for state in _STATES}
+    by_state = {state: [one for one in orders if one.entry.state is state] for state in State}
     zero = setup.total * 0  # with the decimals of the finest amount
     sums = {state: sum((one.entry.amount for one in those), zero) for state, those in by_state.items()}
     told_by = {state: Counter(one.told_by for one in those if one.told_by) for state, those in by_state.items()}
     doubtful = [one for one in orders if one.was_doubtful]
-    found = [one for one in doubtful if one.entry.state not in _OPEN]
+    found = [one for one in doubtful if one.entry.state not in UNSETTLED]
     rows = [
         [
-            Text(state, STYLES[state]),
-            Text(f"{len(those):,}", STYLES[state]),
+            Text(state, state.meaning.colour),
+            Text(f"{len(those):,}", state.meaning.colour),
             Text(money(sums[state])),
             Text(", ".join(f"{source} {times:,}" for source, times in told_by[state].most_common())),
         ]
@@ -97,7 +89,7 @@ def show_demo(
                 for state, those in by_state.items()
             },
             "without_usable_answer": len(doubtful),
-            "unknown": [one.entry.request_id for state in _OPEN for one in by_state[state]],
+            "unknown": [one.entry.request_id for state in UNSETTLED for one in by_state[state]],
             "notifications": judged.books.notified,
             "rate": round(judged.rate, 1),
             "seconds": round(seconds, 2),

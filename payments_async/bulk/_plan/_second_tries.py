@@ -12,10 +12,10 @@ from payments_async._values.errors import PaymentsError
 from payments_async._wire.models import TransactionStatus
 from payments_async.bulk._problems import OrderIssue
 from payments_async.journal._records import ArchivedOrder, Entry
-from payments_async.journal._states import State
+from payments_async.journal._states import CONFIRMED, UNPAID
 
 _NO_MONEY = (TransactionStatus.FAILED, TransactionStatus.REVERSED)
-_ENDED_UNPAID = (State.FAILED, State.REVERSED)  # the service took it; a refusal was its own answer
+_ENDED_UNPAID = CONFIRMED.intersection(UNPAID)  # the service took it; a refusal was its own answer
 _DAY = timedelta(days=1)
 _LONG = 7 * 86_400.0  # seconds between sending and an end, at most in most cases
 

@@ -28,18 +28,6 @@ BEGINNING = _OPENING.encode()  # what tells a report from any other page
 
 _MEMORY = 2**20
 _PART = 2**16  # bytes of rows that are in memory at a time
-# The order of a batch's life, as the totals show it, and what each state means to somebody who has to file it.
-_MEANINGS: Mapping[State, str] = {
-    State.SUCCESSFUL: "paid",
-    State.ACCEPTED: "taken by the service, not yet final",
-    State.PLANNED: "not sent",
-    State.SENDING: "being sent",
-    State.REJECTED: "refused by the service, not paid",
-    State.FAILED: "taken by the service, then failed: not paid",
-    State.REVERSED: "paid, and came back",
-    State.UNKNOWN: "may have been paid: needs evidence",
-    State.PARKED: "not found: needs a person",
-}
 _UNPAID = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "Why")
 _DECISIONS = ("When (UTC)", "Who", "About", "Decision", "Why")
 _NEED = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "What to do")
@@ -130,7 +118,7 @@ class ReportPage(ExitStack):
             "facts": _facts(head),
             "figures": _figures(head, everything),
             "everything": everything,
-            "states": [(state.value, words, _share(head, state=state)) for state, words in _MEANINGS.items()],
+            "states": [(state.value, state.meaning.short, _share(head, state=state)) for state in State],
             "kinds": [
                 (kind.replace("_", " "), _share(head, kind=kind), _share(head, kind=kind, state=State.SUCCESSFUL))
                 for kind in sorted({kind for kind, _ in head.shares})

@@ -18,10 +18,9 @@ from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._report._lines import line_of
 from payments_async.journal import Journal
 from payments_async.journal._records import Standing
-from payments_async.journal._states import State
+from payments_async.journal._states import FINAL, State
 
 _COLUMNS = ("Date", "Reference", "Account", "Debit", "Credit", "Currency", "Text", "Transaction")
-_PAID = (State.SUCCESSFUL, State.REVERSED)
 
 
 @frozen(kw_only=True)
@@ -85,12 +84,12 @@ async def ledger(
             for standing in standings:
                 entry = standing.entry
                 shares[entry.state] = shares[entry.state].with_one(entry.amount)
-                if entry.state in _PAID:
+                if entry.state.meaning.was_paid:
                     file.write(_text(_postings(standing, debit.strip(), credit.strip(), personal=personal)))
 
         async for standings in journal.standings(batch_id):
             await asyncio.to_thread(take, standings)
-    final = sum(share.count for state, share in shares.items() if state in (*_PAID, State.FAILED, State.REJECTED))
+    final = sum(share.count for state, share in shares.items() if state in FINAL)
     return Ledger(
         path=Path(path),
         paid=shares[State.SUCCESSFUL] + shares[State.REVERSED],

@@ -12,29 +12,10 @@ from payments_async._wire.kinds import item_of, reference_of
 from payments_async._wire.orders import BankAccount, CollectionOrder
 from payments_async.bulk._retry_ids import LaterTry
 from payments_async.journal._records import Entry, Happening, Standing
-from payments_async.journal._states import State
+from payments_async.journal._states import FINAL, UNPAID, State
 
-# What a person has to do about an order that stands so.
-_NEEDS: Mapping[State, str] = {
-    State.UNKNOWN: "may have been paid: reconcile; never send it again under another id",
-    State.PARKED: "not found by two clean sweeps: ask the service, then write it off or wait for evidence",
-}
 # A parked order of which no attempt was ever made: something contradicted that, and so it was not sent.
 _NEVER_SENT = "not sent, for something says that it was: ask the service; if it has no such transaction, write it off"
-# Why an order that stands so was not paid.
-_UNPAID: Mapping[State, str] = {
-    State.REJECTED: "the service refused it",
-    State.FAILED: "the service took it, and then it failed",
-    State.REVERSED: "it was paid, and the money came back",
-}
-# What the outcome of a batch waits for, in the sequence in which it is told.
-_OPEN: Mapping[State, str] = {
-    State.ACCEPTED: "accepted, not settled",
-    State.UNKNOWN: "unknown",
-    State.PARKED: "parked",
-    State.SENDING: "being sent",
-    State.PLANNED: "not sent",
-}
 _DECIDED: Mapping[str, str] = {
     "written_off": "written off: it never reached the service, and is sent again",
     "acknowledged": "contradiction acknowledged",
@@ -107,7 +88,7 @@ class ReportDecision:
 
 def standing_words(counts: Mapping[State, int]) -> str:
     """Whether a batch is final, and what it waits for otherwise."""
-    waits = [f"{counts[state]:,} {words}" for state, words in _OPEN.items() if counts.get(state)]
+    waits = [f"{counts[state]:,} {state.meaning.short}" for state in State if state not in FINAL and counts.get(state)]
     return f"not final yet: {', '.join(waits)}" if waits else "final"
 
 
@@ -160,19 +141,16 @@ def line_of(standing: Standing, *, personal: bool, later: LaterTry | None = None
 def need_of(entry: Entry) -> str:
     """What a person must do about an order, or nothing."""
     needs = [f"{_CONFLICT} ({entry.conflict})"] if entry.conflict else []
-    need = _NEVER_SENT if entry.state is State.PARKED and not entry.attempt else _NEEDS.get(entry.state)
-    if need:
-        needs.append(need)
+    meaning = entry.state.meaning
+    if entry.state is State.PARKED and not entry.attempt:
+        needs.append(_NEVER_SENT)
+    elif meaning.need:
+        needs.append(f"{meaning.now}: {meaning.need}")
     return "; ".join(needs)
 
 
-def stays_unpaid(state: State) -> bool:
-    """Whether an order that stands so has ended without being paid."""
-    return state in _UNPAID
-
-
 def _unpaid(state: State, code: str, message: str) -> str:
-    why = _UNPAID.get(state, "")
+    why = state.meaning.now if state in UNPAID else ""
     said = " ".join(filter(None, (code and f"code {code}:", message)))
     return f"{why}: {said}" if why and said else why
 

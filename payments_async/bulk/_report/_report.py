@@ -27,12 +27,11 @@ from payments_async.bulk._report._lines import (
     moment_text,
     need_of,
     standing_words,
-    stays_unpaid,
 )
 from payments_async.bulk._retry_ids import LaterTry, later_tries
 from payments_async.journal import Journal
 from payments_async.journal._records import Happening, Run, Standing
-from payments_async.journal._states import State
+from payments_async.journal._states import UNPAID, State
 
 _COLUMNS = {
     "request_id": "Request id",
@@ -154,7 +153,7 @@ async def report(
         written.decided("the batch", decisions)
         async for standings in journal.standings(batch_id):
             some = await asyncio.to_thread(list, standings)
-            unpaid = [one.entry.request_id for one in some if stays_unpaid(one.entry.state)]
+            unpaid = [one.entry.request_id for one in some if one.entry.state in UNPAID]
             written.take_later(await later_tries(journal, unpaid))
             await asyncio.to_thread(written.take, some)
             if progress is not None:
@@ -200,7 +199,7 @@ class _Writing:
             key = entry.order.kind, entry.state
             self._shares[key] = self._shares[key].with_one(entry.amount)
             self._currencies.add(entry.order.currency or "")
-            is_needing, is_unpaid = bool(need_of(entry)), stays_unpaid(entry.state)
+            is_needing, is_unpaid = bool(need_of(entry)), entry.state in UNPAID
             self._needing += is_needing
             self._unpaid += is_unpaid
             self.count += 1

@@ -21,12 +21,11 @@ from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Happening
-from payments_async.journal._states import State
+from payments_async.journal._states import UNPAID
 
 _EARLIER, _WHY = "earlier_request_id", "why_not_paid"
 _COLUMNS = (*COLUMNS, _EARLIER, _WHY)
 _NUMBERS = ("phone_number", "account_number", "bank_code", "customer_reference")  # spreadsheets would ruin them
-_UNPAID = (State.REJECTED, State.FAILED)
 
 
 @frozen(kw_only=True)
@@ -76,7 +75,7 @@ async def retry_file(
     await journal.run(batch_id)
     header = _line(_COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
-    states = (*_UNPAID, *([State.REVERSED] if reversed_too else []))
+    states = [state for state in UNPAID if reversed_too or not state.meaning.was_paid]
     left_out: list[tuple[str, str]] = []
     orders: list[tuple[Entry, PayoutOrder]] = []
     ended = [entry for state in states async for entry in journal.entries(batch_id, state)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import Commit, chunk_of, run_of
+from payments_async.journal._statements._entries import IS_UNSETTLED, Commit, chunk_of, run_of
 from payments_async.journal._statements._history import note_restored, void_sweeps
 from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
@@ -40,7 +40,7 @@ def quarantine_all(commit: Commit, *, is_behind: bool) -> None:
         is_behind: It has forgotten commits, perhaps with the batches that they were of.
     """
     found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
-    in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
+    in_doubt = commit.execute(f"SELECT id FROM outbox WHERE {IS_UNSETTLED}")  # noqa: S608
     found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
     doubt(commit)
     quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")

@@ -12,8 +12,9 @@ from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import IS_UNSETTLED, SHIFT
+from payments_async.journal._statements._entries import IS_UNSETTLED, SHIFT, among
 from payments_async.journal._statements._moving import TableShape, tables_in
+from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
 
 # Texts compare byte by byte, as everywhere in the package, whatever the language of the database.
@@ -179,7 +180,7 @@ BEGIN
     RETURN NULL;
 END$$;
 CREATE TRIGGER outbox_changed AFTER UPDATE OF state ON {s}.outbox FOR EACH ROW
-    WHEN (NEW.state NOT IN ('planned', 'sending') AND NEW.state <> OLD.state) EXECUTE FUNCTION {s}.write_change();
+    WHEN (NEW.state NOT {unsent} AND NEW.state <> OLD.state) EXECUTE FUNCTION {s}.write_change();
 CREATE TRIGGER archived_changed AFTER UPDATE OF state ON {s}.archived FOR EACH ROW
     WHEN (NEW.state <> OLD.state) EXECUTE FUNCTION {s}.write_change();
 CREATE FUNCTION {s}.forget_told() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -453,6 +454,7 @@ def steps_for(schema: str, steps: Sequence[Step] = STEPS) -> tuple[Step, ...]:
         "tray": TRAY,
         "mixed": "request_id <> lower(request_id) AND request_id <> upper(request_id)",
         "unsettled": IS_UNSETTLED,
+        "unsent": among(UNSENT),
     }
     return tuple(
         attrs.evolve(step, statements=tuple(statement.format(**words) for statement in step.statements))

@@ -23,8 +23,9 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import IS_UNSETTLED
+from payments_async.journal._statements._entries import IS_UNSETTLED, SHIFT, among
 from payments_async.journal._statements._moving import TableShape, tables_in
+from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
 
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
@@ -172,15 +173,15 @@ _FIRST = (
     """CREATE INDEX archived_transaction ON archived(transaction_id)
         WHERE transaction_id <> x'00000000000000000000000000000000'""",
     # a reversal that is told late; as the other one above
-    """CREATE TRIGGER archived_changed AFTER UPDATE OF state ON archived
-        WHEN NEW.state <> OLD.state AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> 28 AND outbox IS NOT NULL)
+    f"""CREATE TRIGGER archived_changed AFTER UPDATE OF state ON archived
+        WHEN NEW.state <> OLD.state AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> {SHIFT} AND outbox IS NOT NULL)
         BEGIN
         INSERT INTO change (id, order_id, outbox, state, at, status)
         SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
             NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
             SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
-        FROM run r WHERE r.id = NEW.id >> 28;
-        END""",
+        FROM run r WHERE r.id = NEW.id >> {SHIFT};
+        END""",  # noqa: S608 - no value in it
     # what one of all who share the journal does for the others
     "CREATE TABLE duty (name TEXT PRIMARY KEY, owner TEXT, holder TEXT, until REAL) STRICT",
     # who proposed what, who approved it, and who took that back; and how many have to, of which the latest counts
@@ -208,16 +209,16 @@ _FIRST = (
 # A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order enters
 # as planned, always. Its condition is all that an order of another batch pays. Ids follow the clock, in microseconds: a
 # journal that was restored, or is another one, gives none that a handler has seen before.
-WRITES_CHANGES = """CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF state ON outbox
-    WHEN NEW.state NOT IN ('planned', 'sending') AND NEW.state <> OLD.state
-    AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> 28 AND outbox IS NOT NULL)
+WRITES_CHANGES = f"""CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF state ON outbox
+    WHEN NEW.state NOT {among(UNSENT)} AND NEW.state <> OLD.state
+    AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> {SHIFT} AND outbox IS NOT NULL)
     BEGIN
     INSERT INTO change (id, order_id, outbox, state, at, status)
     SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
         NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
         SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
-    FROM run r WHERE r.id = NEW.id >> 28;
-    END"""
+    FROM run r WHERE r.id = NEW.id >> {SHIFT};
+    END"""  # noqa: S608 - no value in it
 
 _BOUND = (
     # Ids that differ in letters alone are one: each is known by its key (`plain_id`), which `write_keys` fills in. Of

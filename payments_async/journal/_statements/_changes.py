@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from payments_async.journal._changes import UNHEARD, UNTOLD, Change, Hearing
+from payments_async.journal._changes import UNHEARD, Change, Hearing
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry, check_named
@@ -19,6 +19,7 @@ from payments_async.journal._statements._entries import (
     NO_DOUBTS,
     SHIFT,
     Commit,
+    among,
     doubts_about,
     entry_of,
     row_of,
@@ -26,7 +27,7 @@ from payments_async.journal._statements._entries import (
 )
 from payments_async.journal._statements._evidence import resolve
 from payments_async.journal._statements._permits import end_leases_of_the_dead
-from payments_async.journal._states import State
+from payments_async.journal._states import UNSENT, State
 
 _log = logging.getLogger("payments_async.journal")
 _NOTED_EVERY = 60.0  # seconds
@@ -54,7 +55,7 @@ _FINISH = """UPDATE change SET status = ?, error = ?, owner = NULL, holder = NUL
 _GONE = "its order had left for an archive: no handler can be given it, so a person does what is to be done (`explain`)"
 # Orders of outboxes that came to stand where they do without a change, since nothing was forgotten; each with its run.
 UNWRITTEN = f"""outbox o JOIN run r ON r.id = o.id >> {SHIFT} AND r.outbox IS NOT NULL
-    WHERE o.state NOT IN ('planned', 'sending')
+    WHERE o.state NOT {among(UNSENT)}
     AND o.updated_at >= coalesce((SELECT CAST(m.value AS DOUBLE PRECISION) FROM meta m
     WHERE m.key = 'changes_since'), 0)
     AND NOT EXISTS (SELECT 1 FROM change c WHERE c.order_id = o.id AND c.state = o.state)"""  # noqa: S608 - no value in it
@@ -63,8 +64,8 @@ _names = msgspec.json.Decoder(list[str]).decode
 
 def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
     """Let changes of an outbox to these states wait for handlers from now on."""
-    if UNTOLD.intersection(states):
-        raise ValueError(f"states: of {' and '.join(sorted(UNTOLD))} nobody hears")
+    if not {*UNSENT}.isdisjoint(states):
+        raise ValueError(f"states: of {' and '.join(UNSENT)} nobody hears")
     commit.connection.executemany(
         """INSERT INTO hearing (outbox, state, at) VALUES (?, ?, ?)
         ON CONFLICT (outbox, state) DO UPDATE SET at = excluded.at""",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Context, Decimal, localcontext
@@ -27,7 +27,7 @@ from payments_async.journal._records import (
     unpack_transaction_id,
 )
 from payments_async.journal._statements._database import JOINED, NO_TRANSACTION, Connection, Database
-from payments_async.journal._states import State
+from payments_async.journal._states import IN_DOUBT, UNSENT, UNSETTLED, State
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -44,9 +44,15 @@ _FAR_AHEAD = 43_200.0  # seconds; by less than a day a list of the days around i
 _LOOKED_AT = 8  # chunks of a run in which the oldest order that waits is looked for
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
 _OF_OUTBOX = "{run} IN (SELECT id FROM run WHERE outbox = ?)"
-_MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
-_PAID = (State.ACCEPTED, State.SUCCESSFUL)
-IS_UNSETTLED = "state IN ('unknown', 'parked')"  # few at any time, and looked for
+
+
+def among(states: Collection[State]) -> str:
+    """The condition that a state is one of these, after the name of the column."""
+    names = ", ".join(f"'{state.value}'" for state in State if state in states)
+    return f"IN ({names})"
+
+
+IS_UNSETTLED = f"state {among(UNSETTLED)}"  # few at any time, and looked for
 # an order that failed, as a notification alone has told; a list that was read late enough ends the search
 FAILED_BY_NOTIFICATION = f"""o.state = 'failed' AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
     AND (v.news IN ('looked_up_successful', 'looked_up_failed', 'looked_up_reversed')
@@ -274,7 +280,7 @@ def is_in_state(table: str, state: State | str) -> str:
     """
     name = State(state)
     condition = f"{table}.state = '{name.value}'"
-    return f"{condition} AND {table}.{IS_UNSETTLED}" if name in (State.UNKNOWN, State.PARKED) else condition
+    return f"{condition} AND {table}.{IS_UNSETTLED}" if name in UNSETTLED else condition
 
 
 def row_of(values: Sequence[Any]) -> Row:
@@ -293,7 +299,7 @@ def open_beyond(commit: Commit, request_id: str) -> list[Row]:
     key = plain_id(request_id)
     found = commit.execute(
         f"""SELECT {COLUMNS} FROM outbox WHERE request_key > ? AND request_key < ?
-        AND state IN ('sending', 'unknown', 'parked') ORDER BY request_key""",  # noqa: S608 - no value in it
+        AND state {among(IN_DOUBT)} ORDER BY request_key""",  # noqa: S608 - no value in it
         (key, f"{key}\U0010ffff"),
     )
     return list(map(row_of, found.fetchall()))
@@ -482,9 +488,10 @@ def _readable(connection: Connection, rows: Sequence[Sequence[Any]]) -> list[Ent
 
 def paid_after(since: float, but: str | None) -> PageReader[Entry]:
     """A reader of pages of orders that may be paid yet, or were paid since then, of all batches but one."""
-    may_be, paid = (", ".join(f"'{state.value}'" for state in states) for states in (_MAY_BE_PAID, _PAID))
+    paid = among((State.ACCEPTED, State.SUCCESSFUL))
     sql = f"""SELECT {COLUMNS} FROM outbox WHERE id > ? AND id NOT BETWEEN ? AND ?
-        AND (state IN ({may_be}) OR (state IN ({paid}) AND updated_at >= ?)) ORDER BY id LIMIT {PAGE}"""  # noqa: S608
+        AND (state {among((*UNSENT, *UNSETTLED))} OR (state {paid} AND updated_at >= ?))
+        ORDER BY id LIMIT {PAGE}"""  # noqa: S608 - no value in it
 
     def read(connection: Connection, /, *, after: int) -> tuple[Iterable[Entry], int]:
         first, last = next((bounds(run) for run, name in _batches(connection).items() if name == but), (-1, -1))

@@ -37,8 +37,8 @@ from payments_async.journal._statements._entries import (
     run_of,
 )
 from payments_async.journal._statements._history import where_it_is
-from payments_async.journal._states import EVIDENCE, News, State, next_state
-from payments_async.journal._weighing import CONFIRMED, weigh
+from payments_async.journal._states import CONFIRMED, EVIDENCE, News, State, next_state
+from payments_async.journal._weighing import weigh
 
 _log = logging.getLogger("payments_async.journal")
 _SHOWN = 20  # orders named in a decision

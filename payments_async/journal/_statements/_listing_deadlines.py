@@ -17,7 +17,7 @@ from payments_async.journal._approvals import ApprovalRule, NotApproved, Signatu
 from payments_async.journal._records import Evidence, Finding, ListingDeadline, ListingWord, Row
 from payments_async.journal._statements._approvals import check_approvals, check_decision
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import Commit, marks_for
+from payments_async.journal._statements._entries import Commit, among, marks_for
 from payments_async.journal._statements._evidence import (
     apply,
     is_forgotten,
@@ -28,7 +28,7 @@ from payments_async.journal._statements._evidence import (
     resolve,
 )
 from payments_async.journal._statements._history import LAST_VOIDED
-from payments_async.journal._states import News, State
+from payments_async.journal._states import IN_DOUBT, News, State
 
 _GIVEN, _WITHDRAWN = "listing deadline", "listing deadline withdrawn"
 
@@ -202,8 +202,8 @@ def _may_be_told(commit: Commit, row: Row) -> bool:
     marks, keys = marks_for([key[:length] for length in range(1, len(key) + 1)])
     shorter = commit.execute(
         f"""SELECT o.amount FROM outbox o WHERE o.request_key IN ({marks}) AND o.id <> ? AND (o.conflict IS NOT NULL
-        OR o.state IN ('sending', 'unknown', 'parked') OR EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
-        AND v.before IN ('sending', 'unknown', 'parked') AND v.after <> v.before AND v.news <> ?))
+        OR o.state {among(IN_DOUBT)} OR EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
+        AND v.before {among(IN_DOUBT)} AND v.after <> v.before AND v.news <> ?))
         UNION ALL SELECT amount FROM ipn_event WHERE request_key IS NULL AND order_id IS NULL""",  # noqa: S608 - marks
         (*keys, row.id, News.SWEPT_CLEAN_TWICE),
     ).fetchall()

@@ -12,7 +12,7 @@ from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog, Doubt, Pruned, StoredEvent
 from payments_async.journal._records import Evidence
 from payments_async.journal._statements._database import AS_BYTES, Connection, Database
-from payments_async.journal._statements._entries import Commit, PageReader, change, row_by_id
+from payments_async.journal._statements._entries import Commit, PageReader, among, change, row_by_id
 from payments_async.journal._statements._evidence import record_evidence
 from payments_async.journal._statements._notifications import make_dead_letter, read_event
 from payments_async.journal._statements._permits import end_leases_of_the_dead
@@ -30,15 +30,14 @@ _COLUMNS = "id, peer, received_at, tries, done, error, conflict, doubt, transact
 _STATES = frozenset({"handled", "dead", "disputed"})
 _names = msgspec.json.Decoder(list[str]).decode
 _PRUNED_AT_ONCE = 500  # events in one commit, so that nobody else waits for long
-_FINAL = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
 # The newest event stays whatever its age: its number would be given again, and a handler knows events by their number.
 _OLD = f"""SELECT e.id FROM ipn_event e WHERE e.id > ? AND coalesce(e.last_at, e.received_at) < ?
     AND e.id < (SELECT max(id) FROM ipn_event) AND e.state <> 'dead'
     AND NOT EXISTS (SELECT 1 FROM ipn_pending p WHERE p.event_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.id = e.order_id
-        AND (o.state NOT IN ({_FINAL}) OR o.conflict IS NOT NULL))
+        AND (o.state NOT {among(FINAL)} OR o.conflict IS NOT NULL))
     AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_key = e.request_key
-        AND (o.state NOT IN ({_FINAL}) OR o.conflict IS NOT NULL))
+        AND (o.state NOT {among(FINAL)} OR o.conflict IS NOT NULL))
     ORDER BY e.id LIMIT {_PRUNED_AT_ONCE}"""  # noqa: S608 - no value in it
 
 

@@ -32,6 +32,7 @@ from payments_async.journal._statements._entries import (
     COLUMNS,
     HELD_BACK,
     Commit,
+    among,
     awaited,
     change,
     chunk_bounds,
@@ -53,14 +54,13 @@ from payments_async.journal._statements._evidence import (
 )
 from payments_async.journal._statements._history import look_earlier, void_sweeps
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._states import News, State, next_state
+from payments_async.journal._states import IN_DOUBT, UNSENT, News, State, next_state
 from payments_async.journal._weighing import weigh_answer
 
 _log = logging.getLogger("payments_async.journal")
 _NO_ORDER = -1
 _NONE = bytes(16)  # no transaction
 _DIED = "its process died before a byte of it left"
-_OPEN = {State.SENDING, State.UNKNOWN, State.PARKED}  # a proof that nothing left may make it planned again
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
     news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
 }
@@ -350,7 +350,7 @@ def _hold_back_damaged(commit: Commit, run: int, order_id: int, error: JournalCo
 def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
     """Let a chunk be claimed by anybody, or be done where nothing is planned or sending in it."""
     (left,) = commit.execute(
-        "SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state IN ('planned', 'sending'))",
+        f"SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state {among(UNSENT)})",  # noqa: S608
         chunk_bounds(run, number),
     ).fetchone()
     # due when the first of its orders is; what is due already needs no place among those that wait
@@ -473,7 +473,7 @@ def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] |
 def withdraw(commit: Commit, permit: Permit, why: str) -> None:
     """Give back a permit that never reached its caller: so nothing was sent under it. Another one stands."""
     row = row_by_id(commit, permit.id)
-    if row is not None and row.state in _OPEN and _is_of(row, permit):
+    if row is not None and row.state in IN_DOUBT and _is_of(row, permit):
         record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=why))
 
 
@@ -491,7 +491,7 @@ def record_unsent(commit: Commit, remains: Sequence[Remains]) -> None:
             continue
         found = commit.execute(
             f"""SELECT {COLUMNS} FROM outbox WHERE id BETWEEN ? AND ? AND token = ?
-            AND state IN ('sending', 'unknown', 'parked')""",  # noqa: S608 - no value in it
+            AND state {among(IN_DOUBT)}""",  # noqa: S608 - no value in it
             (*chunk_bounds(left.run, left.number), left.token),
         ).fetchall()
         for row in map(row_of, found):
@@ -645,7 +645,7 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
         detail=outcome.message,
     )
     is_the_last = _is_of(row, permit)
-    if outcome.news is News.NOT_SENT and row.state in _OPEN:
+    if outcome.news is News.NOT_SENT and row.state in IN_DOUBT:
         is_the_last = is_the_last and (row.state is State.SENDING or is_open_by_takeover(commit, row))
     if outcome.news is News.ACCEPTED and not (is_the_last and row.state is State.SENDING):
         return apply(commit, row, evidence)

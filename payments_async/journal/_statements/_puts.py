@@ -50,6 +50,7 @@ from payments_async.journal._statements._entries import (
     MOST_ORDERS,
     SHIFT,
     Commit,
+    among,
     awaited,
     bounds,
     chunk_bounds,
@@ -74,7 +75,7 @@ from payments_async.journal._statements._permits import (
     record_unsent,
     take_over,
 )
-from payments_async.journal._states import News, State
+from payments_async.journal._states import UNSENT, UNSETTLED, News, State
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no database can keep it
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
@@ -591,7 +592,7 @@ def doubt(commit: Commit) -> None:
                 SELECT updated_at FROM outbox WHERE id = (SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?)
                 UNION ALL SELECT o.updated_at FROM chunk c JOIN outbox o ON o.id BETWEEN
                     (c.run << {SHIFT}) + c.number * {CHUNK} AND (c.run << {SHIFT}) + c.number * {CHUNK} + {CHUNK - 1}
-                WHERE c.run = ? AND c.state <> 'done' AND o.state IN ('planned', 'sending', 'unknown', 'parked')
+                WHERE c.run = ? AND c.state <> 'done' AND o.state {among((*UNSENT, *UNSETTLED))}
             ) AS open""",  # noqa: S608 - numbers only
             (first, last, run),
         ).fetchone()

@@ -40,7 +40,7 @@ import attrs
 from payments_async._session.auth import Credentials
 from payments_async._values import handlers as _handlers
 from payments_async._wire.kinds import reference_of
-from payments_async.journal import Entry, JournalError, SqliteJournal, State
+from payments_async.journal import FINAL, Entry, JournalError, SqliteJournal, State
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import _crew, _standing
 from payments_async.sandbox import Execution, Fault, Quirks, Sandbox, Status
@@ -70,7 +70,7 @@ LISTS = ("late_lists", "unstable_pages")
 FAULTS = (*SERVICE, *NETWORK, *LISTS)
 UNPAID = (Status.FAILED, Status.REVERSED)
 UNDER_WAY = (Status.ENQUEUED, Status.PROCESSING)
-ENDS = (State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED, State.PARKED)
+ENDS = {*FINAL, State.PARKED}
 
 Debt = tuple[str, Decimal]
 

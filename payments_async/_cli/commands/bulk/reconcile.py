@@ -13,7 +13,6 @@ import typer
 
 from payments_async import PaymentsSession
 from payments_async._cli.batch_state import (
-    UNFORTUNATE,
     currency_of,
     exit_after,
     progress_document,
@@ -29,9 +28,8 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, telling
 from payments_async._cli.working import working
 from payments_async.bulk import Reconciliation, SearchProgress, reconcile
-from payments_async.journal import Journal, JournalError, Progress, Run, State
+from payments_async.journal import UNPAID, UNSETTLED, Journal, JournalError, Progress, Run, State
 
-_LOOKED_FOR = (State.ACCEPTED, State.UNKNOWN, State.PARKED)
 _SETTLED_BY_LOOKING = (State.ACCEPTED, State.UNKNOWN)  # a parked one waits for a person
 _AGAIN = 900.0  # seconds after which an accepted order is worth another look
 _ENOUGH = 1000  # unknown orders that are asked when they are due
@@ -97,7 +95,7 @@ async def bulk_reconcile(
     if again is not None:
         screen.say(f"\nWorth to look again: {_moment(again)}, or let it do that by itself with --watch.")
     assert journal is not None
-    if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
+    if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNPAID)):
         tell_next(screen, progress, journal, name)
     for run in looked_for:
         _tell_quarantine(screen, run, journal, grace, interval)
@@ -235,7 +233,7 @@ class _Search:
 
 
 def _open(progress: Progress) -> int:
-    return sum(progress.counts[state] for state in _LOOKED_FOR)
+    return sum(progress.counts[state] for state in (State.ACCEPTED, *UNSETTLED))
 
 
 def _show(screen: Screen, found: Reconciliation) -> None:

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli.batch_state import STYLES, progress_document
+from payments_async._cli.batch_state import progress_document
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, opened, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
@@ -44,10 +44,6 @@ _QUIET = 10.0  # seconds between two lines in a pipe, unless it is paused, hinde
 _RATE_OVER = 10.0  # seconds over which the speed is told
 _HEALTH_WITHIN = 5.0  # seconds in which a question for the health is answered
 _LONG = 60.0  # seconds for which something hinders it before somebody is told
-_SHOWN = (
-    State.PLANNED, State.SENDING, State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED,
-    State.UNKNOWN, State.PARKED,
-)  # fmt: skip
 
 
 async def outbox_run(
@@ -305,16 +301,16 @@ class _View:
         if self._health is None:
             return "beginning"
         counts = self._health.counts
-        return ", ".join(f"{counts[state]:,} {state}" for state in _SHOWN if counts[state]) or "no order yet"
+        return ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state]) or "no order yet"
 
     def _draw(self) -> Table:
         whole = Table.grid()
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{clean(self._name)}   ", "bold")
         if self._health is not None:
-            for state in _SHOWN:
+            for state in State:
                 if count := self._health.counts[state]:
-                    line.append(f"{state} {count:,}", STYLES[state]).append("   ")
+                    line.append(f"{state} {count:,}", state.meaning.colour).append("   ")
             line.append(f"{self._rate():,.0f}/s", "dim")
         whole.add_row(line)
         if self._trouble is not None:
