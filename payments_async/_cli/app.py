@@ -5,6 +5,7 @@ A command is imported when it is named: whoever asks what there is, or for one o
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,192 +14,62 @@ from payments_async import __version__
 from payments_async._cli.exit_codes import BULK_EXIT_CODES, EXIT_CODES, OUTBOX_EXIT_CODES
 from payments_async._cli.help import HELP_OPTIONS, PlainCommand, PlainGroup
 
-# The file in `commands` that each is in, and the first paragraph of its help.
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": (
-        "demo",
-        "Pay a batch on a simulated service that loses answers, and prove that nothing was paid twice or lost.",
-    ),
-    "doctor": (
-        "doctor",
-        "Check settings, address, TLS, clock, login and account, and say what to do about what is wrong.",
-    ),
-    "account": ("account", "Show the account and its balance."),
-    "products": ("products", "List the products, or show one with its items."),
-    "validate": ("validate", "Ask the service whether it would take an order. Sends no order; status 3 is a no."),
-    "transactions": (
-        "transactions",
-        "List transactions, or find those of one order. A list usually carries no status: filter by one.",
-    ),
-    "pay": ("pay", "Send one payout. Shows it and asks before sending; --yes does not ask."),
-    "collect": (
-        "collect",
-        "Request one collection from a mobile money wallet. Shows it and asks before sending; --yes does not ask.",
-    ),
-    "bulk plan": (
-        "bulk.plan",
-        "Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.",
-    ),
-    "bulk approve": (
-        "bulk.approvals",
-        "Approve exactly the payments that a digest stands for, as somebody other than who proposed them.",
-    ),
-    "bulk approvals": (
-        "bulk.approvals",
-        "Show what was proposed and who approved it; or have every batch of this journal approved from now on.",
-    ),
-    "bulk run": (
-        "bulk.run",
-        "Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.",
-    ),
-    "bulk status": (
-        "bulk.status",
-        "Show how a batch stands, and the orders that need a person; without --batch-id, all batches of the journal.",
-    ),
-    "bulk watch": (
-        "bulk.watch",
-        "Show a journal on a page of this machine: batches, a plot, what needs a person. It changes nothing.",
-    ),
-    "bulk report": (
-        "bulk.report",
-        "Write what became of every order: a CSV table, and one HTML page to print and to file.",
-    ),
-    "bulk retry-file": (
-        "bulk.papers",
-        "Write a batch file of those that surely were not paid: rejected, or failed. Sends nothing.",
-    ),
-    "bulk receipt": (
-        "bulk.papers",
-        "Write the proof that one order was paid: one page, to print, to sign and to file.",
-    ),
-    "bulk export": ("bulk.papers", "Write what was paid as lines of debit and credit, for accounting."),
-    "bulk reconcile": (
-        "bulk.reconcile",
-        "Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.",
-    ),
-    "bulk write-off": (
-        "bulk.decisions",
-        "State that a parked order, or several, never reached the service. The next run sends them again.",
-    ),
-    "bulk listing-deadline": (
-        "bulk.decisions",
-        "State that the service lists in time what it carried out. What is not listed then is sent again by itself.",
-    ),
-    "bulk acknowledge": (
-        "bulk.decisions",
-        "State that you have seen the contradiction about an order, or several. It counts no more; the story keeps it.",
-    ),
-    "bulk lift-quarantine": (
-        "bulk.decisions",
-        "State that the orders of a batch were looked up after its journal was copied or restored. It may go on then.",
-    ),
-    "outbox run": (
-        "outbox.run",
-        "Work an outbox: send each of its orders once, and settle it, until Ctrl-C or SIGTERM.",
-    ),
-    "outbox put": (
-        "outbox.put",
-        "Put a file into an outbox: whoever works it sends each order once. The same again adds nothing.",
-    ),
-    "outbox status": (
-        "outbox.status",
-        "Show how an outbox stands: its orders, who paused it and why, since when what waits, and what needs a person.",
-    ),
-    "outbox pause": (
-        "outbox.decisions",
-        "Let nothing more be sent from an outbox, by any process, until somebody resumes it. Orders are taken as ever.",
-    ),
-    "outbox resume": (
-        "outbox.decisions",
-        "Let an outbox send again, as a named person: also after a rule such as --max-per-day has paused it.",
-    ),
-    "outbox drop": (
-        "outbox.decisions",
-        "Forget an order of an application's own transaction that could not be taken: it is never sent.",
-    ),
-    "outbox replay": (
-        "outbox.decisions",
-        "Have handlers that failed too often hear of a change again, or of all of them: the application handles them.",
-    ),
-    "outbox forget": (
-        "outbox.decisions",
-        "Let changes go that wait for handlers of a state, where no application has such a handler any more.",
-    ),
-    "fleet worker": (
-        "fleet.worker",
-        "Work an outbox on one of many machines: PGQueuer hands out the chunks of batches, in the journal's database.",
-    ),
-    "fleet submit": (
-        "fleet.submit",
-        "Put a file into an outbox, and wake the workers of the fleet. The same again adds nothing.",
-    ),
-    "fleet status": (
-        "fleet.status",
-        "Show the jobs of the fleet, what is due when, and how the outbox stands.",
-    ),
-    "fleet schedule": (
-        "fleet.schedule",
-        "Reconcile, report and prune by the clock, once for all machines, until Ctrl-C or SIGTERM.",
-    ),
-    "explain": (
-        "explain",
-        "Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.",
-    ),
-    "journal prune": (
-        "journal",
-        "Move orders that ended long ago into an archive, so that the journal stays small. None of them is sent again.",
-    ),
-    "journal migrate": (
-        "journal",
-        "Bring a journal up to date with this version, or make its tables. Others of the version before go on with it.",
-    ),
-    "journal check": (
-        "journal",
-        "Prove that a journal is whole and agrees with itself, and look at what it relies on. Changes nothing.",
-    ),
-    "journal copy": (
-        "journal",
-        "Move a journal to another place, such as from a file into PostgreSQL, with all that it knows.",
-    ),
-    "journal unseal": (
-        "journal",
-        "Let a journal that was moved go on in its old place, since the new one is lost for ever. It is no way back.",
-    ),
-    "ipn serve": (
-        "ipn.serve",
-        "Hear notifications and show each on a line, until stopped. With --json each line is a document.",
-    ),
-    "ipn send": (
-        "ipn.send",
-        "Send a made-up notification to a receiver, to try it out. It says nothing to the service.",
-    ),
-    "ipn list": ("ipn.inbox", "Tell what an inbox has waiting, and list what is wrong in it."),
-    "ipn replay": (
-        "ipn.inbox",
-        "Make a dead letter, or all of them, wait again: the receiver on this journal handles them.",
-    ),
-    "ipn prune": (
-        "ipn.inbox",
-        "Forget old notifications that nothing needs any more, so that the journal does not grow for ever.",
-    ),
-    "profile show": (
-        "profile",
-        "Show the profiles, their settings and which of their secrets the keyring holds; or how to begin with one.",
-    ),
-    "profile set-secret": (
-        "profile",
-        "Keep a secret of a profile in the keyring of this machine. It is typed unseen, or read from a pipe.",
-    ),
-    "sandbox": (
-        "sandbox",
-        "Run the simulated service until stopped, with its control interface at /_sandbox/. Its money is made up.",
-    ),
+# The file in `commands` that each is in.
+COMMANDS: Mapping[str, str] = {
+    "demo": "demo",
+    "doctor": "doctor",
+    "account": "account",
+    "products": "products",
+    "validate": "validate",
+    "transactions": "transactions",
+    "pay": "pay",
+    "collect": "collect",
+    "bulk plan": "bulk.plan",
+    "bulk approve": "bulk.approvals",
+    "bulk approvals": "bulk.approvals",
+    "bulk run": "bulk.run",
+    "bulk status": "bulk.status",
+    "bulk watch": "bulk.watch",
+    "bulk report": "bulk.report",
+    "bulk retry-file": "bulk.papers",
+    "bulk receipt": "bulk.papers",
+    "bulk export": "bulk.papers",
+    "bulk reconcile": "bulk.reconcile",
+    "bulk write-off": "bulk.decisions",
+    "bulk listing-deadline": "bulk.decisions",
+    "bulk acknowledge": "bulk.decisions",
+    "bulk lift-quarantine": "bulk.decisions",
+    "outbox run": "outbox.run",
+    "outbox put": "outbox.put",
+    "outbox status": "outbox.status",
+    "outbox pause": "outbox.decisions",
+    "outbox resume": "outbox.decisions",
+    "outbox drop": "outbox.decisions",
+    "outbox replay": "outbox.decisions",
+    "outbox forget": "outbox.decisions",
+    "fleet worker": "fleet.worker",
+    "fleet submit": "fleet.submit",
+    "fleet status": "fleet.status",
+    "fleet schedule": "fleet.schedule",
+    "explain": "explain",
+    "journal prune": "journal",
+    "journal migrate": "journal",
+    "journal check": "journal",
+    "journal copy": "journal",
+    "journal unseal": "journal",
+    "ipn serve": "ipn.serve",
+    "ipn send": "ipn.send",
+    "ipn list": "ipn.inbox",
+    "ipn replay": "ipn.inbox",
+    "ipn prune": "ipn.inbox",
+    "profile show": "profile",
+    "profile set-secret": "profile",
+    "sandbox": "sandbox",
 }
 
 app = typer.Typer(
     cls=PlainGroup,
     context_settings=dict(HELP_OPTIONS),
-    help="Payouts and collections that are never made twice, never lost, and always accounted for.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback with locals would show secrets and people
@@ -242,26 +113,36 @@ def load_command(name: str) -> PlainCommand:
     """The command of this name, with its options and its whole help."""
     from payments_async._cli.command import made_command
 
-    file, _ = COMMANDS[name]
-    functions = import_module(f"payments_async._cli.commands.{file}")
-    return made_command(name.rpartition(" ")[2], getattr(functions, name.replace(" ", "_").replace("-", "_")))
+    functions = import_module(f"payments_async._cli.commands.{COMMANDS[name]}")
+    return made_command(name.rpartition(" ")[2], getattr(functions, _function(name)))
 
 
-def _add_command(name: str, about: str) -> None:
-    """Add a command of which nothing but this is known before it is named."""
+def about(name: str) -> str:
+    """The first paragraph of its help, read in its file: a list of commands does not wait for what they import."""
+    file = Path(__file__).parent / "commands" / f"{COMMANDS[name].replace('.', '/')}.py"
+    docstring = file.read_text(encoding="utf-8").partition(f"async def {_function(name)}(")[2].split('"""', 2)[1]
+    return docstring.partition("\n\n")[0]
+
+
+def _function(name: str) -> str:
+    return name.replace(" ", "_").replace("-", "_")
+
+
+def _add_command(name: str) -> None:
+    """Add a command that is imported when it is named."""
 
     class Named(PlainCommand):
         def make_context(self, *given: Any, **more: Any) -> Any:
             return load_command(name).make_context(*given, **more)
 
     group, _, own_name = name.rpartition(" ")
-    _GROUPS.get(group, app).command(own_name, help=about, cls=Named)(lambda: None)
+    _GROUPS.get(group, app).command(own_name, help=about(name), cls=Named)(lambda: None)
 
 
 for _name, _group in _GROUPS.items():
     app.add_typer(_group, name=_name)
-for _name, (_, _about) in COMMANDS.items():
-    _add_command(_name, _about)
+for _name in COMMANDS:
+    _add_command(_name)
 
 
 def _tell_version(is_asked: bool) -> None:
