@@ -136,7 +136,7 @@ class OpenTelemetry:
     Metrics: ``http.client.request.duration`` of each exchange; ``payments_async.call.duration``, ``.login.duration``,
     ``.batch.duration``, ``.reconciliation.duration``, ``.settling.duration``, ``.notification.duration`` and
     ``.handling.duration``, by outcome; ``payments_async.orders`` and ``.changes`` by state, ``.held_up`` by reason
-    (paused, conflicts, quarantined, unloaded, untaken) and ``.unknown.oldest_age``, told by who works an outbox;
+    (the names of ``OutboxHealth.needs``) and ``.unknown.oldest_age``, told by who works an outbox;
     ``.notifications.pending`` and ``.notifications.oldest_age`` of an inbox; the
     counters ``.notifications.refused``, ``.dead_letters`` and ``.quirks``, which tells each contradiction once, by its
     id, and each answer or notification of another shape than the usual ones.

@@ -73,7 +73,7 @@ def application(settings: Mapping[str, str] = os.environ) -> FastAPI:
     async def health() -> dict[str, object]:
         found = await outbox.health()  # an error, and so 500, where the journal cannot be read
         # paused is no reason to send customers elsewhere: what they ask for is taken, and sent when it is resumed
-        facts = {"hinders": found.hinders, "counts": found.counts, "dead_letters": found.dead_letters}
+        facts = {"hinders": found.hinders, "counts": found.progress.counts, "dead_letters": found.handlers.dead}
         return {"sends": found.is_well, **facts}
 
     return app

@@ -33,7 +33,9 @@ def exit_after(progress: Progress, stopped: str | None = None, *, quarantined: i
 
 def in_words(progress: Progress) -> str:
     """How many orders stand how."""
-    return ", ".join(f"{progress.counts[state]:,} {state}" for state in State if progress.counts[state])
+    return (
+        ", ".join(f"{progress.counts[state]:,} {state}" for state in State if progress.counts[state]) or "no order yet"
+    )
 
 
 async def first(entries: AsyncIterator[Entry], count: int = SHOWN) -> list[Entry]:

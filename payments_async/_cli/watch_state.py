@@ -13,8 +13,9 @@ from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
 from payments_async._pages.plots import Course, Plot, plot
-from payments_async.journal import FINAL, UNPAID, Entry, Journal, JournalError, Progress, Run, State
-from payments_async.journal.contract import Change, Pause, StoredEvent
+from payments_async.journal import FINAL, UNPAID, UNSETTLED, Entry, Journal, JournalError, Progress, Run, State
+from payments_async.journal.contract import Change, StoredEvent
+from payments_async.outbox import OutboxHealth
 
 T = TypeVar("T")
 
@@ -65,9 +66,8 @@ class Look:
         unpaid: Orders of the batch that is drawn which were not paid, the first ones.
         dead: Dead letters, the first ones.
         untold: Changes whose handlers failed too often, the first ones.
-        paused: Outboxes that send nothing, each with who paused it, since when and why.
+        outboxes: How each outbox does.
         quarantined: All batches that wait for a person since the journal was copied or restored.
-        unloaded: Batches of outboxes whose loading broke off.
         trouble: Why all of this is older than it looks, in words.
     """
 
@@ -83,10 +83,15 @@ class Look:
     dead_count: int = 0
     untold: Sequence[Change] = ()
     untold_count: int = 0
-    paused: Sequence[tuple[str, Pause]] = ()
+    outboxes: Sequence[OutboxHealth] = ()
     quarantined: Sequence[Run] = ()
-    unloaded: Sequence[str] = ()
     trouble: str | None = None
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing on the page waits for a person."""
+        needs = self.trouble or self.needs or self.quarantined or self.dead or self.untold
+        return not needs and not any(any(one.needs.values()) for one in self.outboxes)
 
 
 @attrs.frozen(kw_only=True)
@@ -206,7 +211,6 @@ class Watch:
         chosen = await self._chosen(runs, shown, batch_id)
         overall, backlog, changes = await journal.progress(), await journal.backlog(), await journal.change_backlog()
         outboxes = [run.batch_id for run in runs if run.outbox == run.batch_id]
-        pauses = [(name, await journal.paused(name)) for name in outboxes]
         return Look(
             at=time.time(),
             runs=shown,
@@ -214,15 +218,14 @@ class Watch:
             chosen=chosen,
             plot=None if chosen is None else self._drawn(chosen),
             needs=await self._needs(),
-            needing=overall.counts[State.PARKED] + overall.counts[State.UNKNOWN] + overall.conflicts,
+            needing=sum(overall.counts[state] for state in UNSETTLED) + overall.conflicts,
             unpaid=[] if chosen is None else await self._unpaid(chosen),
             dead=await _few(journal.dead_letters()),
             dead_count=backlog.dead,
             untold=await _few(journal.dead_changes()) if changes.dead else [],
             untold_count=changes.dead,
-            paused=[(name, pause) for name, pause in pauses if pause is not None],
+            outboxes=[await OutboxHealth.of(journal, name) for name in outboxes],
             quarantined=[run for run in runs if run.quarantined],
-            unloaded=[batch_id for name in outboxes for batch_id in (await journal.held_up(name)).unloaded],
         )
 
     async def _chosen(

@@ -54,7 +54,7 @@ class Hearing:
     at: float
     pending: int
 
-    def is_of_nobody(self, now: float) -> bool:
+    def is_orphaned(self, now: float) -> bool:
         """Whether changes wait, and no process has asked for any of them of late."""
         return self.pending > 0 and self.at <= now - UNHEARD
 

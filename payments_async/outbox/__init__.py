@@ -3,7 +3,8 @@
 from payments_async._values.handlers import HandlerPolicy
 from payments_async._values.public import name_publicly
 from payments_async.outbox._brakes import Fuse
-from payments_async.outbox._outbox import Outbox, OutboxHealth
+from payments_async.outbox._health import OutboxHealth
+from payments_async.outbox._outbox import Outbox
 
 __all__ = ["Fuse", "HandlerPolicy", "Outbox", "OutboxHealth"]
 

@@ -17,7 +17,6 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
@@ -32,7 +31,6 @@ from payments_async._session.session import PaymentsSession, executor_of
 from payments_async._values.checks import check_filled, check_instance, check_number, check_patience, check_whole
 from payments_async._values.deadlines import Deadlines
 from payments_async._values.errors import AuthenticationFailed, InvalidOrder, PaymentsError
-from payments_async._values.frozen import frozen
 from payments_async._values.handlers import HandlerPolicy
 from payments_async._values.request_ids import plain_id
 from payments_async._values.tasks import Tasks
@@ -54,9 +52,7 @@ from payments_async.journal._records import (
     Laid,
     Loaded,
     Outcome,
-    Pause,
     Placed,
-    SharedPace,
     ended,
 )
 from payments_async.journal._states import FINAL, UNSENT, State
@@ -64,11 +60,12 @@ from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import Handed
+from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._leases import LeasedOrder, Leases
 from payments_async.outbox._reconcile import proposing, tell_the_session
 from payments_async.outbox._run import take_first_look, why_not
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
-from payments_async.outbox._settling import Settler, SettlingProgress
+from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, StandingCrew
 from payments_async.outbox._sweeps import SoughtOrder, account_of
 
@@ -558,8 +555,7 @@ class Outbox:
         Raises:
             JournalUnavailable: The journal cannot be read, and so no order can be taken.
         """
-        progress = await self._journal.progress(outbox=self._name)
-        paused = await self._journal.paused(self._name)
+        found = await OutboxHealth.of(self._journal, self._name, now=self._now)
         hinders = self._hinders
         if self._crew is not None and hinders is None:
             hinders = self._crew.trouble or self._tasks.trouble
@@ -567,28 +563,8 @@ class Outbox:
             hinders = hinders or self._tasks.trouble
         elif self._is_open and self._works and hinders is None:
             hinders = _LOOKING  # which may take long, or fail in a moment
-        held_up = await self._journal.held_up(self._name)
-        backlog = await self._journal.change_backlog(self._name)
-        laid, stuck = await self._journal.count_laid(self._name)
-        hearings = await self._journal.hearings(self._name) if backlog.pending else ()
-        return OutboxHealth(
-            is_open=self._is_open,
-            paused=paused,
-            hinders=hinders,
-            counts=progress.counts,
-            conflicts=progress.conflicts,
-            quarantined=held_up.quarantined,
-            unloaded=held_up.unloaded,
-            slowed=held_up.slowed,
-            untold=backlog.pending,
-            dead_letters=backlog.dead,
-            in_tray=laid - stuck,
-            untaken=stuck,
-            unheard=tuple(one.state for one in hearings if one.is_of_nobody(self._now())),
-            strangers=await self._journal.strangers(self._name),
-            settling=None if self._settler is None else await self._settler.progress(),
-            pace=await self._journal.pace(),
-        )
+        settling = None if self._settler is None else await self._settler.progress()
+        return attrs.evolve(found, is_open=self._is_open, hinders=hinders, settling=settling)
 
     # Within
 
@@ -1083,54 +1059,3 @@ def _check_order(order: object) -> None:
     """It is an order. Raises ``TypeError``."""
     if not isinstance(order, PayoutOrder | CollectionOrder):
         raise TypeError(f"order: expected PayoutOrder or CollectionOrder, not {type(order).__name__}")
-
-
-@frozen(kw_only=True)
-class OutboxHealth:
-    """How an outbox does.
-
-    Attributes:
-        is_open: Whether this process works on it.
-        paused: Who paused it and why, or ``None``.
-        hinders: What keeps this process from sending, in words, or ``None``.
-        counts: Orders by state, of every process.
-        conflicts: Orders with a contradiction that nobody has acknowledged.
-        quarantined: Chunks, of all of its batches, that wait for a person since the journal was copied or restored.
-        unloaded: Batches that are not here whole, and that nobody loads: nothing of them is sent before their file is
-            put again.
-        slowed: Why processes hear of each other late, and what to do, or ``None``.
-        untold: Changes that wait for a handler.
-        dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
-        in_tray: Orders of the application's own transactions that nobody has taken yet.
-        untaken: ... that could not be taken; ``Outbox.untaken`` tells why.
-        unheard: States whose changes wait for handlers that no process seems to have any more.
-        strangers: Orders in the service's list that the journal does not hold, seen while it was looked for others:
-            another journal, or another program, pays from this account. None of them is sent from here.
-        settling: How far the looking up of what is open is; ``None`` where it was never opened.
-        pace: How fast all may send who share the journal, and until when the service asked for a pause.
-    """
-
-    is_open: bool
-    paused: Pause | None
-    hinders: str | None
-    counts: Mapping[State, int]
-    conflicts: int
-    quarantined: int
-    unloaded: tuple[str, ...]
-    slowed: str | None
-    untold: int
-    dead_letters: int
-    in_tray: int
-    untaken: int
-    unheard: tuple[State, ...]
-    strangers: int
-    settling: SettlingProgress | None
-    pace: SharedPace
-
-    @property
-    def is_well(self) -> bool:
-        """Whether orders are sent: what whoever is on call wants to know.
-
-        It is nothing for a load balancer: a process that sends nothing takes orders and notifications all the same.
-        """
-        return self.is_open and self.paused is None and self.hinders is None

@@ -20,6 +20,7 @@ from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Pause, Placed, Progress, Waiting
 from payments_async.outbox._brakes import Fuse, spent_in
 from payments_async.outbox._crew import Crew, Handed
+from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._leases import LeasedOrder
 
 _log = logging.getLogger("payments_async")
@@ -247,7 +248,7 @@ class StandingCrew(Crew):
         elif is_latest and paused is not None:
             self.paused = paused
         if self.executor.observer is not None:
-            await self._tell_levels(self.executor.observer, progress)
+            await self._tell_levels(self.executor.observer)
         await self._notice_silence()
         if self.pace.is_answered:
             self.trouble, self._refusals = None, 0
@@ -261,23 +262,14 @@ class StandingCrew(Crew):
             self.drain()  # it was found that a copy has gone on: the list is read again before anything more is sent
         return progress
 
-    async def _tell_levels(self, observer: Observer, progress: Progress) -> None:
+    async def _tell_levels(self, observer: Observer) -> None:
         """Tell who watches how the orders stand, which changes nobody has handled, and what waits for a person."""
-        for state, count in progress.counts.items():
+        health = await OutboxHealth.of(self.journal, self.name, now=self.now)
+        for state, count in health.progress.counts.items():
             observer.level("orders", count, state=state)
-        backlog = await self.journal.change_backlog(self.name)
-        observer.level("changes", backlog.pending, state="pending")
-        observer.level("changes", backlog.dead, state="dead")
-        held_up = await self.journal.held_up(self.name)
-        _, untaken = await self.journal.count_laid(self.name)
-        waits = {
-            "paused": int(self.paused is not None),
-            "conflicts": progress.conflicts,
-            "quarantined": held_up.quarantined,
-            "unloaded": len(held_up.unloaded),
-            "untaken": untaken,
-        }
-        for reason, level in waits.items():
+        observer.level("changes", health.handlers.pending, state="pending")
+        observer.level("changes", health.handlers.dead, state="dead")
+        for reason, level in health.needs.items():
             observer.level("held_up", level, reason=reason)
 
     def _has_slept(self) -> bool:

@@ -78,7 +78,7 @@ async def test_an_order_that_could_not_be_taken(run: Run, sandbox: Sandbox, dsn:
         "outbox drop" in status.said,
     ), status
     document = json.loads(told(await run("outbox", "status", "--json", "--journal", dsn)).out)
-    assert [{"request_id": "W-17", "amount": "5", "why": "it was edited"}] == document["untaken"]
+    assert [{"request_id": "W-17", "amount": "5", "why": "it was edited"}] == document["untaken_orders"]
     drop = ("outbox", "drop", "W-17", "--who", "Ann", "--why", "credited again", "--journal", dsn)
     assert (0, 2) == (told(await run(*drop)).status, told(await run(*drop)).status)
     assert 0 == told(await run("outbox", "status", "--journal", dsn)).status

@@ -436,7 +436,7 @@ async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payr
     again = await run("outbox", "replay", str(change.id), *IN)
     assert (0, True) == (again.status, "1 change" in again.said)
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert {"waiting": 1, "dead": 0, "of_nobody": {}} == told["handlers"]
+    assert {"waiting": 1, "dead": 0, "orphaned": {}} == told["handlers"]
     early = await run("outbox", "forget", "rejected", *IN, *SIGNED)
     assert (2, True) == (early.status, "asked for it a moment ago; end it first" in early.said)
 
@@ -456,11 +456,11 @@ async def test_changes_that_no_application_handles_any_more(run: Run, sandbox: S
     assert (0, True) == (ran.status, "1 change to rejected wait for a handler" in ran.said)
     assert "payments-async outbox forget rejected --journal j.sqlite" in ran.said
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert 1 == told["handlers"]["of_nobody"]["rejected"]["waiting"]
+    assert 1 == told["handlers"]["orphaned"]["rejected"]["waiting"]
     done = await run("outbox", "forget", "rejected", *IN, *SIGNED)
     assert (0, True) == (done.status, "let go, as A. Clerk states: 1 change to rejected" in done.said)
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert {"waiting": 0, "dead": 0, "of_nobody": {}} == told["handlers"]
+    assert {"waiting": 0, "dead": 0, "orphaned": {}} == told["handlers"]
 
 
 async def test_status_of_what_is_not_there_names_the_remedy(run: Run, sandbox: Sandbox, payroll: str) -> None:

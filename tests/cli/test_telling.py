@@ -79,8 +79,14 @@ async def test_an_address_hears_that_a_run_has_ended(run: Run, ear: Ear, address
     ran = await sent(run, "--notify", address)
     told = await ear.next()
     assert (0, 0) == (ran.status, told["exit_status"])
-    assert ("ended", "bulk run", "november", 3) == (told["event"], told["command"], told["batch_id"], told["orders"])
-    assert {"orders": 3, "sum": "6000"} == told["outcomes"]["accepted"]
+    progress = told["progress"]
+    assert ("ended", "bulk run", "november", 3) == (
+        told["event"],
+        told["command"],
+        told["batch_id"],
+        progress["orders"],
+    )
+    assert {"orders": 3, "sum": "6000"} == progress["outcomes"]["accepted"]
     assert [] == [word for word in ("256772", "Grace", "Akello") if word in json.dumps(told)]
     assert ear.heard.empty()
 
@@ -96,12 +102,15 @@ async def test_a_run_that_needs_a_person(run: Run, sandbox: Sandbox, ear: Ear, a
     """An unknown outcome is told as such, and so is what a reconciliation parks."""
     sandbox.script(Fault.LOST_BEFORE, on="payout", request_id="RUN-2")
     assert 4 == (await sent(run, "--notify", address)).status
-    assert ("needs a person", 1) == ((told := await ear.next())["event"], told["outcomes"]["unknown"]["orders"])
+    assert ("needs a person", 1) == (
+        (told := await ear.next())["event"],
+        told["progress"]["outcomes"]["unknown"]["orders"],
+    )
     await sandbox.settle()
     looked = await run("bulk", "reconcile", *SENT, "--grace", "0", "--interval", "0", "--notify", address)
     told = await ear.next()
     assert (4, "bulk reconcile", "needs a person") == (looked.status, told["command"], told["event"])
-    assert 1 == told["outcomes"]["parked"]["orders"]
+    assert 1 == told["progress"]["outcomes"]["parked"]["orders"]
 
 
 async def test_a_run_that_is_refused(run: Run, ear: Ear, address: str) -> None:

@@ -259,12 +259,12 @@ async def test_what_nobody_hears_of_any_more_can_be_let_go(journal: Journal, clo
     assert 2 == len(await journal.claim_changes(SHOP, [State.ACCEPTED], "app", lease=1, limit=10))
     clock.pass_(200)
     accepted, successful = await journal.hearings(SHOP)
-    assert (2, False) == (accepted.pending, accepted.is_of_nobody(clock.now))
-    assert (0, False) == (successful.pending, successful.is_of_nobody(clock.now))
+    assert (2, False) == (accepted.pending, accepted.is_orphaned(clock.now))
+    assert (0, False) == (successful.pending, successful.is_orphaned(clock.now))
     with pytest.raises(ValueError, match="asked for it a moment ago"):
         await journal.forget_changes(SHOP, State.ACCEPTED, who="Ann", why="it was removed")
     clock.pass_(101)
-    assert (await journal.hearings(SHOP))[0].is_of_nobody(clock.now)
+    assert (await journal.hearings(SHOP))[0].is_orphaned(clock.now)
     assert 2 == await journal.forget_changes(SHOP, State.ACCEPTED, who="Ann", why="it was removed")
     await found(journal, 2, News.ACCEPTED)
     assert 0 == (await journal.change_backlog(SHOP)).pending

@@ -71,5 +71,5 @@ async def test_a_batch_that_another_journal_has_sent_is_looked_for_before_it_is_
         await outbox.put_batch("payroll", payouts(5))
         for order in payouts(5):
             await outbox.pay(order)
-        assert 3 == (await outbox.health()).conflicts
+        assert 3 == (await outbox.health()).progress.conflicts
     assert 5 == len(sandbox.ledger)

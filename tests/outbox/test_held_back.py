@@ -39,7 +39,7 @@ async def test_a_planned_order_that_is_damaged(tmp_path: Path) -> None:
             await outbox.resume("Ann", "back")
             await here.comes_to({"planned": 1, "accepted": 2})
             health = await outbox.health()
-            assert (True, 1) == (health.is_well, health.conflicts)
+            assert (True, 1) == (health.is_well, health.progress.conflicts)
             assert [] == [entry async for entry in here.journal.conflicts()]  # it is counted, and cannot be read
             await outbox.put(payout(1))
             await here.comes_to({"accepted": 3})

@@ -46,7 +46,7 @@ async def test_orders_that_were_notified_before_they_are_put(tmp_path: Path) -> 
             entry = await here.outbox.put(payout(number))
             assert (accepted.transaction_id, 1) == (entry.transaction_id, entry.attempt)
         await here.comes_to({"successful": 3})
-        assert (0, ids(range(3))) == ((await here.outbox.health()).conflicts, here.executions())
+        assert (0, ids(range(3))) == ((await here.outbox.health()).progress.conflicts, here.executions())
         assert () == (await here.journal.examine()).flaws
 
 
@@ -74,7 +74,7 @@ async def test_orders_that_are_under_way_when_they_are_put(tmp_path: Path) -> No
         await asyncio.gather(*(here.outbox.pay(payout(number), timeout=A_MINUTE) for number in range(10)))
         await asyncio.gather(*sending)
         await here.comes_to({"successful": 11})
-        assert (0, []) == ((await here.outbox.health()).conflicts, here.sandbox.duplicates())
+        assert (0, []) == ((await here.outbox.health()).progress.conflicts, here.sandbox.duplicates())
 
 
 async def test_an_order_that_the_session_sends_before_its_time_is_marked_as_let_out(
@@ -147,7 +147,7 @@ async def test_a_batch_with_orders_that_were_sent_before(tmp_path: Path) -> None
             await here.payments.payouts.send(payout(1))
         await here.outbox.put_batch("batch", [payout(number) for number in range(3)])
         await here.comes_to({"successful": 3})
-        assert (0, ids(range(3))) == ((await here.outbox.health()).conflicts, here.executions())
+        assert (0, ids(range(3))) == ((await here.outbox.health()).progress.conflicts, here.executions())
         assert () == (await here.journal.examine()).flaws
 
 

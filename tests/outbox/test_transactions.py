@@ -434,7 +434,7 @@ async def test_a_database_that_was_copied(till: Bank, service: Sandbox) -> None:
     async with copy, session(service) as payments, Outbox(payments, copy) as outbox:
         await until(lambda: _count_lists(copy), 1)
         health = await outbox.health()
-        assert (1, 0, 1) == (health.quarantined, health.in_tray, health.counts[State.PLANNED])
+        assert (1, 0, 1) == (health.held_up.quarantined, health.in_tray, health.progress.counts[State.PLANNED])
         assert not service.ledger
 
 
@@ -548,7 +548,7 @@ async def test_a_transaction_that_commits_each_statement(till: Bank, service: Sa
 
 def _dead(here: Desk) -> Callable[[], Awaitable[int]]:
     async def count() -> int:
-        return (await here.outbox.health()).dead_letters
+        return (await here.outbox.health()).handlers.dead
 
     return count
 

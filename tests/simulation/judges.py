@@ -232,8 +232,10 @@ class Judge:
             waits = world.has("no_total") and "complete lists" in (health.hinders or "")  # which never come then
             if not health.is_well and not waits:
                 found.append(f"{world.lives[number]} is not well: {health.hinders or health.paused}")
-            if health.dead_letters or health.untold:
-                found.append(f"{world.lives[number]}: {health.untold} untold, {health.dead_letters} dead letters")
+            if any((health.handlers.dead, health.handlers.pending)):
+                found.append(
+                    f"{world.lives[number]}: {health.handlers.pending} untold, {health.handlers.dead} dead letters"
+                )
         return found
 
     async def judge(self) -> None:

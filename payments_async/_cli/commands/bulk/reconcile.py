@@ -89,7 +89,7 @@ async def bulk_reconcile(
         currency = None if only is None else await currency_of(held, only)
         looked_for = [await held.run(one) for one in quarantined]
         status = teller.ended(Exit.STOPPED if found.unread else exit_after(progress, quarantined=len(quarantined)))
-        teller.facts |= {"stopped": "; ".join(found.unread) or None, **progress_document(progress)}
+        teller.facts |= {"stopped": "; ".join(found.unread) or None, "progress": progress_document(progress)}
     _show(screen, found)
     show_progress(screen, progress, currency)
     if again is not None:

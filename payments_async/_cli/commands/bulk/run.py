@@ -225,7 +225,8 @@ class _BatchRun:
     def _told(self, progress: RunProgress, quarantined: int) -> Exit:
         """Tell how the batch stands now and what is to be done next; the exit status."""
         screen, status = self.screen, exit_after(progress, progress.stopped, quarantined=quarantined)
-        self.teller.facts |= {"stopped": progress.stopped, "sent": progress.sent, **progress_document(progress)}
+        document = progress_document(progress)
+        self.teller.facts |= {"stopped": progress.stopped, "sent": progress.sent, "progress": document}
         screen.say()
         show_progress(screen, progress, self.plan.currency)
         if progress.looked is not None:
@@ -247,7 +248,7 @@ class _BatchRun:
             {
                 "batch_id": self.batch_id,
                 "plan": plan_document(self.plan),
-                "progress": progress_document(progress),
+                "progress": document,
                 "looked": progress.looked,
                 "stopped": progress.stopped,
                 "sent": progress.sent,

@@ -1,13 +1,14 @@
 """`payments-async fleet status`: how the jobs of a fleet stand, and the outbox that they are for."""
 
-from payments_async._cli.batch_state import progress_document, show_progress
+from payments_async._cli.batch_state import show_progress
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.fleet import asking_fleet, opened_shared
 from payments_async._cli.journal import JournalFile
-from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, pause_document, state_of
+from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, exit_after, health_document
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, quoted
 from payments_async.journal import PostgresJournal
+from payments_async.outbox import OutboxHealth
 
 
 async def fleet_status(screen: Screen, journal: JournalFile = None, name: AnyOutbox = None) -> Exit:
@@ -24,7 +25,7 @@ async def fleet_status(screen: Screen, journal: JournalFile = None, name: AnyOut
         async with opened_shared(journal) as held:
             assert isinstance(held, PostgresJournal)
             name = await chosen_outbox(held, name)
-            state, jobs, schema = await state_of(held, name), await fleet.status(held), held.schema
+            state, jobs, schema = await OutboxHealth.of(held, name), await fleet.status(held), held.schema
     queued, picked = jobs.queued.get(name, 0), jobs.picked.get(name, 0)
     screen.say(f"[bold]{quoted(name)}[/]: {counted(state.progress.total, 'order')}\n")
     show_progress(screen, state.progress, None)
@@ -45,13 +46,11 @@ async def fleet_status(screen: Screen, journal: JournalFile = None, name: AnyOut
     screen.command(f"pgq --pg-dsn DSN --schema {schema} dashboard")
     screen.document(
         {
-            "outbox": name,
-            "progress": progress_document(state.progress),
-            "paused": pause_document(paused),
+            **health_document(state),
             "jobs": {"queued": queued, "picked": picked},
             "workers": jobs.workers,
             "due": dict(jobs.due),
-            "exit_status": state.exit_status,
+            "exit_status": exit_after(state),
         }
     )
-    return state.exit_status
+    return exit_after(state)

@@ -11,13 +11,13 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.fleet import asking_fleet, check_shared, opened_shared
 from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
-from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, metrics_of, state_of
+from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, metrics_of
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, printed, telling
 from payments_async.journal import JournalUnavailable, PostgresJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, OutboxHealth
 
 
 async def fleet_worker(
@@ -91,10 +91,10 @@ async def fleet_worker(
                     stop = await work_until_stopped(
                         screen, outbox, name, health, host=health_host, beside=be_handed, metrics=measure, teller=teller
                     )
-                    left = await state_of(held, name)
+                    left = await OutboxHealth.of(held, name)
         except JournalUnavailable as error:
             teller.facts["stopped"] = str(error)
             again = command_line("fleet worker", journal=journal, name=name, notify=printed(notify))
             return teller.ended(say_unavailable(screen, error, again))
-        teller.facts |= progress_document(left.progress)
+        teller.facts["progress"] = progress_document(left.progress)
         return teller.ended(say_stopped(screen, stop, left))

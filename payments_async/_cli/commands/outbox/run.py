@@ -16,20 +16,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli.batch_state import progress_document
+from payments_async._cli.batch_state import in_words, progress_document
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, opened, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
 from payments_async._cli.outbox_state import (
     NewJournal,
     OutboxName,
-    OutboxState,
     check_new_outbox,
+    health_document,
     metrics_of,
     moment,
-    pace_document,
-    pause_document,
-    state_of,
 )
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, plain, quoted
@@ -95,12 +92,12 @@ async def outbox_run(
                     return f"{await metrics_of(held, name)}\n"
 
                 stop = await work_until_stopped(screen, outbox, name, health, metrics=measure, teller=teller)
-                left = await state_of(held, name)
+                left = await OutboxHealth.of(held, name)
         except JournalUnavailable as error:
             teller.facts["stopped"] = str(error)
             again = command_line("outbox run", journal=journal, name=name, notify=printed(notify))
             return teller.ended(say_unavailable(screen, error, again))
-        teller.facts |= progress_document(left.progress)
+        teller.facts["progress"] = progress_document(left.progress)
         return teller.ended(say_stopped(screen, stop, left))
 
 
@@ -112,14 +109,15 @@ def say_unavailable(screen: Screen, error: JournalUnavailable, again: str) -> Ex
     return Exit.STOPPED
 
 
-def say_stopped(screen: Screen, stop: Stop, left: OutboxState) -> Exit:
+def say_stopped(screen: Screen, stop: Stop, left: OutboxHealth) -> Exit:
     """Say that whoever worked was stopped, and what is left."""
     status = Exit.STOPPED if stop.is_hard else Exit.FINE
     how = "broken off: what was under way may have arrived, and is looked up" if stop.is_hard else "stopped"
     if screen.as_json:
-        screen.line(json.dumps({"stopped": how, "outcomes": plain(left.progress.counts), "exit_status": status}))
+        told = {"stopped": how, "progress": progress_document(left.progress), "exit_status": status}
+        screen.line(json.dumps(plain(told)))
     else:
-        screen.say(f"{how}; {quoted(left.name)} holds {left.words}")
+        screen.say(f"{how}; {quoted(left.name)} holds {in_words(left.progress)}")
     return status
 
 
@@ -155,7 +153,7 @@ async def work_until_stopped(
                         try:
                             view.show(now := await outbox.health())
                             if teller is not None:
-                                teller.heed(_needs(now) | hindered.needs(now), hinders=now.hinders)
+                                teller.heed({**now.needs, **hindered.needs(now)}, hinders=now.hinders)
                         except JournalError as error:  # the outbox itself goes on trying
                             view.say_trouble(error.message)
                         with suppress(TimeoutError):
@@ -195,7 +193,7 @@ async def _answering(
             why = error.message if isinstance(error, JournalError) else "the journal does not answer"
             return web.json_response({"well": False, "hinders": why}, status=503)
         is_fine = request.path == "/health" or health.is_well
-        return web.json_response(health_document(health), status=200 if is_fine else 503)
+        return web.json_response(_document(health), status=200 if is_fine else 503)
 
     async def measure(request: web.Request) -> web.Response:
         assert metrics is not None
@@ -224,24 +222,10 @@ async def _answering(
         await runner.cleanup()
 
 
-def health_document(health: OutboxHealth) -> dict[str, object]:
-    """The health of an outbox for machines."""
-    return {
-        "well": health.is_well,
-        "paused": pause_document(health.paused),
-        "hinders": health.hinders,
-        "outcomes": plain(health.counts),
-        "conflicts": health.conflicts,
-        "chunks_in_quarantine": health.quarantined,
-        "batches_not_loaded": list(health.unloaded),
-        "slowed": health.slowed,
-        "handlers": {"waiting": health.untold, "dead": health.dead_letters, "of_nobody": list(health.unheard)},
-        "strangers": health.strangers,
-        "in_tray": health.in_tray,
-        "untaken": health.untaken,
-        "settling": plain(health.settling),
-        **pace_document(health.pace),
-    }
+def _document(health: OutboxHealth) -> dict[str, object]:
+    """The health of an outbox, and what this process makes of it, for machines."""
+    own = {"well": health.is_well, "hinders": health.hinders, "settling": health.settling}
+    return plain({**own, **health_document(health)})  # type: ignore[no-any-return]
 
 
 class _View:
@@ -274,7 +258,7 @@ class _View:
     def show(self, health: OutboxHealth) -> None:
         """Take news."""
         self._health = health
-        now, ended = self._clock(), sum(health.counts.values()) - health.counts[State.PLANNED]
+        now, ended = self._clock(), health.progress.total - health.progress.counts[State.PLANNED]
         self._ended.append((now, ended))
         while self._ended[0][0] < now - _RATE_OVER:
             self._ended.popleft()
@@ -291,7 +275,7 @@ class _View:
             return
         self._told, self._told_at = (words, why), self._clock()
         if self._screen.as_json:
-            known = {} if self._health is None else health_document(self._health)
+            known = {} if self._health is None else _document(self._health)
             self._screen.line(json.dumps({"at": time.time(), **known, "hinders": why}))
         else:
             at = datetime.now(UTC).strftime("%H:%M:%S")
@@ -300,8 +284,7 @@ class _View:
     def _words(self) -> str:
         if self._health is None:
             return "beginning"
-        counts = self._health.counts
-        return ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state]) or "no order yet"
+        return in_words(self._health.progress)
 
     def _draw(self) -> Table:
         whole = Table.grid()
@@ -309,7 +292,7 @@ class _View:
         line.append(f"{clean(self._name)}   ", "bold")
         if self._health is not None:
             for state in State:
-                if count := self._health.counts[state]:
+                if count := self._health.progress.counts[state]:
                     line.append(f"{state} {count:,}", state.meaning.colour).append("   ")
             line.append(f"{self._rate():,.0f}/s", "dim")
         whole.add_row(line)
@@ -339,19 +322,6 @@ class Hindrance:
         return {"hindered": int(self._since is not None and self._clock() - self._since >= _LONG)}
 
 
-def _needs(health: OutboxHealth) -> dict[str, int]:
-    """What goes on by itself no more, and how much of it there is."""
-    return {
-        "paused": int(health.paused is not None),
-        "parked": health.counts[State.PARKED],
-        "conflicts": health.conflicts,
-        "chunks_in_quarantine": health.quarantined,
-        "batches_not_loaded": len(health.unloaded),
-        "failed_handlers": health.dead_letters,
-        "untaken": health.untaken,
-    }
-
-
 def _trouble_of(health: OutboxHealth) -> str | None:
     """Why nothing is sent, in words."""
     if health.paused is not None:
@@ -360,10 +330,12 @@ def _trouble_of(health: OutboxHealth) -> str | None:
         return health.hinders
     if health.pace.cools_until is not None:
         return f"the service asked for a pause: nothing is sent before {moment(health.pace.cools_until)}"
-    if health.quarantined:
-        return f"{counted(health.quarantined, 'chunk')} in quarantine; see `payments-async outbox status`"
-    if health.unloaded:
-        return f"batch {', '.join(health.unloaded)} was not loaded to its end, and is not sent: put its file again"
+    if health.held_up.quarantined:
+        return f"{counted(health.held_up.quarantined, 'chunk')} in quarantine; see `payments-async outbox status`"
+    if health.held_up.unloaded:
+        return (
+            f"batch {', '.join(health.held_up.unloaded)} was not loaded to its end, and is not sent: put its file again"
+        )
     if health.untaken:
         return f"{counted(health.untaken, 'order')} could not be taken; see `payments-async outbox status`"
-    return health.slowed
+    return health.held_up.slowed

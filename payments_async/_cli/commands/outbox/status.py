@@ -7,7 +7,6 @@ from payments_async._cli.batch_state import (
     deadlines_in_words,
     first,
     in_words,
-    progress_document,
     show_archives,
     show_entries,
     show_progress,
@@ -16,18 +15,17 @@ from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, opened
 from payments_async._cli.outbox_state import (
     AnyOutbox,
-    OutboxState,
     chosen_outbox,
+    exit_after,
+    health_document,
     moment,
-    pace_document,
-    pause_document,
     rate_in_words,
-    state_of,
 )
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async.journal import Entry, Journal, Run, State
 from payments_async.journal.contract import Change
+from payments_async.outbox import OutboxHealth
 
 _LISTED = 20
 
@@ -43,7 +41,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     """
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
-        state, oldest = await state_of(held, name), await held.oldest(name)
+        state, oldest = await OutboxHealth.of(held, name), await held.oldest(name)
         runs = [run for run in await held.runs() if run.outbox == name]
         batches = [(run, in_words(await held.progress(run.batch_id))) for run in runs if run.batch_id != name]
         needing = await _needing(held, runs)
@@ -70,40 +68,27 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     screen.listing("\n[bold red]Put, and could not be taken[/]", lines, state.untaken)
     assert journal is not None
     _tell_next(screen, state, journal)
+    status = exit_after(state)
     screen.document(
         {
-            "outbox": name,
-            "progress": progress_document(state.progress),
-            "paused": pause_document(state.paused),
-            **pace_document(state.pace),
-            "chunks_in_quarantine": state.held_up.quarantined,
-            "batches_not_loaded": state.held_up.unloaded,
-            "unmatched_notifications": state.unmatched,
-            "restored_at": state.restored_at,
-            "listing_deadlines": state.deadlines,
-            "sends_after": None if state.awaits is None else state.awaits.due(),
+            **health_document(state),
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
-            "handlers": {
-                "waiting": state.handlers.pending,
-                "dead": state.handlers.dead,
-                "of_nobody": {one.state: {"waiting": one.pending, "asked_for": one.at} for one in state.unheard},
-            },
             "dead": [
                 {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
             ],
-            "strangers": state.strangers,
-            "in_tray": state.in_tray,
-            "untaken": [{"request_id": one.request_id, "amount": one.amount, "why": one.problem} for one in untaken],
+            "untaken_orders": [
+                {"request_id": one.request_id, "amount": one.amount, "why": one.problem} for one in untaken
+            ],
             "archived": sum(run.archived for run in runs),
             "batches": [run.batch_id for run, _ in batches],
             "need_a_person": [
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
                 for one in needing
             ],
-            "exit_status": state.exit_status,
+            "exit_status": status,
         }
     )
-    return state.exit_status
+    return status
 
 
 async def _needing(journal: Journal, runs: Sequence[Run]) -> list[Entry]:
@@ -116,7 +101,7 @@ async def _needing(journal: Journal, runs: Sequence[Run]) -> list[Entry]:
     return list(found.values())[:_LISTED]
 
 
-def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> None:
+def _show(screen: Screen, state: OutboxHealth, oldest: Mapping[State, float]) -> None:
     """Write the figures."""
     screen.say(f"[bold]{quoted(state.name)}[/]: {counted(state.progress.total, 'order')}\n")
     show_progress(screen, state.progress, None)
@@ -162,7 +147,7 @@ def _since(oldest: Mapping[State, float], state: State) -> str | None:
     return None if state not in oldest else f"{moment(oldest[state])} (the oldest)"
 
 
-def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> None:
+def _tell_next(screen: Screen, state: OutboxHealth, journal: JournalPlace) -> None:
     """Write what is to be done next."""
     signed, counts = "--who NAME --why REASON", state.progress.counts
     if state.paused is not None:
@@ -195,7 +180,7 @@ def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> Non
     if state.handlers.dead:
         screen.say("\nOnce the application's handlers are mended, have them hear of it again:")
         screen.command(command_line("outbox replay", journal=journal, name=state.name))
-    for one in state.unheard:
+    for one in state.orphaned:
         changes = counted(one.pending, "change")
         screen.say(
             f"\n{changes} to {one.state} wait for a handler; no process has asked for one since {moment(one.at)}."
