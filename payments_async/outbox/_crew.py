@@ -7,6 +7,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from typing import NamedTuple, TypeVar
@@ -31,11 +32,11 @@ from payments_async.outbox._turns import Reserve
 
 _log = logging.getLogger("payments_async")
 
-_TICK = 0.1  # seconds between two looks at what is due
-_REFRESH = 1.0  # seconds between two looks into the journal
-_HEAR = 0.5  # seconds between two looks at the pace of all
+_TICK = 0.1  # seconds between two looks at what is due, while orders are in hand
+_REFRESH = 1.0  # seconds between two looks into the journal, if anything was written
+_HEAR = 0.5  # seconds between two looks at the pace of all, if anything was written
 _GRAIN = 0.005  # seconds for which workers whose turn it is are woken together
-_ASK_AGAIN = 0.5  # seconds until free chunks are looked for again where there was none
+ASK_AGAIN = 0.5  # seconds until free chunks are looked for again where there was none
 _ONE_TRY = RetryPolicy(attempts=1, total=5.0)  # one permit, one try; a wait must not outlive the lease
 _WRITES = 6  # tries to write an outcome down; after them the order is unknown when the lease runs out
 _WRITE_WAIT = 0.1  # seconds before the second, doubled each time
@@ -113,6 +114,9 @@ class Crew(ABC):
         stop: Set from outside to finish what is under way and end.
         rate: Orders a second that all who send from the journal may begin together, as this process asks for it;
             ``None`` where it asks for none, and keeps to what the journal says.
+        ask_again: Seconds until free chunks are looked for again where there was none.
+        is_told: It is told when anything was written, and looks into the journal only then.
+        written: How often it was told.
         call_of: Describes the sending of an order.
         note_departure: To be called for a permit before its first byte leaves.
         stopped: Why it ends early, or ``None``.
@@ -133,6 +137,7 @@ class Crew(ABC):
     size: int
     stop: asyncio.Event | None = None
     rate: float | None = None
+    ask_again: float = ASK_AGAIN
     executor: Executor = attrs.field(init=False)
     note_departure: Callable[[Permit], None] = attrs.field(init=False)
     call_of: SendsWritten = attrs.field(init=False)
@@ -146,9 +151,11 @@ class Crew(ABC):
     turns: Reserve = attrs.field(init=False)
     tasks: Tasks = attrs.field(init=False)
     aside: list[str] = attrs.field(init=False, factory=list)
+    is_told: bool = attrs.field(init=False, default=False)
+    written: int = attrs.field(init=False, default=0)
     _is_full: bool = attrs.field(init=False, default=False)  # whoever claims chunks rests until fewer are in hand
     _ask_again: float = attrs.field(init=False, default=0.0)  # when to look for free chunks again
-    _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)  # for whoever claims chunks
+    _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)  # something has changed
     _wants_turns: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
     _told_until: float = attrs.field(init=False, default=float("-inf"))  # the pause that others have heard of by us
     _overruled: float | None = attrs.field(init=False, default=None)  # the lower rate that counts, once that was said
@@ -267,9 +274,13 @@ class Crew(ABC):
 
     def wake(self) -> None:
         """Something has changed: whoever claims chunks looks again, and as many workers as can go."""
+        self.hint()
+        self._wake_workers()
+
+    def hint(self) -> None:
+        """Something may have changed: what claims chunks looks again, and what keeps leases."""
         self._news.set()
         self._news = asyncio.Event()
-        self._wake_workers()
 
     def _wake_workers(self) -> None:
         if self._idle:
@@ -360,6 +371,10 @@ class Crew(ABC):
     async def refresh(self) -> object:
         """Look into the journal, and tell how far it is."""
 
+    async def look_after(self) -> None:
+        """See about once a second whether anything has changed."""
+        await self.refresh()
+
     @abstractmethod
     async def claim_more(self) -> bool:
         """Lease one more chunk; tells whether there was one."""
@@ -381,46 +396,62 @@ class Crew(ABC):
                 self._ask_again = 0.0  # all that was in hand is done
             had = leases.open
             if self._is_full or clock() < self._ask_again:
-                await self._news.wait()
+                await self._hear(None if self._is_full else self._ask_again - clock())
                 continue
-            self._ask_again = clock() + _ASK_AGAIN  # before: what is written meanwhile is looked for at once
+            self._ask_again = clock() + self.ask_again  # before: what is written meanwhile is looked for at once
             if await self.survives(self.claim_more()):
                 self._ask_again = 0.0
                 self.wake()
-            elif not self.drains:
-                if not leases.open and await self.survives(self.is_through()):
-                    if self.aside:
-                        orders = f"{len(self.aside)} orders cannot be written as a request, such as {self.aside[0]}"
-                        self.end(orders)
-                    self.drain()
-                else:
-                    await self._news.wait()
+            elif not self.drains and not leases.open and await self.survives(self.is_through()):
+                if self.aside:
+                    orders = f"{len(self.aside)} orders cannot be written as a request, such as {self.aside[0]}"
+                    self.end(orders)
+                self.drain()
+
+    async def _hear(self, seconds: float | None) -> None:
+        """Wait until something has changed, for so long at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing in hand waits for a moment, and all else is heard of."""
+        return self.is_told and not self.leases.open and not self.meter.wants_balance
+
+    async def _tick(self, seconds: float) -> None:
+        """Wait until it is to be looked what is due: for so many seconds at most, where nothing is in hand."""
+        if self._is_idle:
+            await self._hear(seconds)
+        else:
+            await self.executor.sleep(_TICK)
 
     async def _keep(self, lease: float) -> None:
         """Renew leases every third of their time, tell how far it is, and wake who waits for a moment."""
-        clock, sleep = self.executor.clock, self.executor.sleep
+        clock = self.executor.clock
         renewed = told = clock()
         while True:
-            await sleep(_TICK)
+            await self._tick(min(_REFRESH, lease / 3))
             now = clock()
             if now - renewed >= lease / 3:
                 renewed = now
                 await self.survives(self.leases.renew())
             if now - told >= _REFRESH:
                 told = now
-                await self.survives(self.refresh())
+                await self.survives(self.look_after())
             if self.meter.wants_balance and not self.drains:
                 await self.read_balance()
             if self.stop is not None and self.stop.is_set():
                 self.end(ASKED_TO_STOP)
-            self.wake()
+            if not self._is_idle:
+                self.wake()
 
     async def _keep_pace(self, lease: float) -> None:
         """Hear of the pace of all, and have all hear of a pause that the service asks us for."""
-        clock, sleep = self.executor.clock, self.executor.sleep
+        clock, seen = self.executor.clock, -1
         heard = named = clock()
         while True:
-            await sleep(_TICK)
+            await self._tick(_HEAR if self.written != seen else lease / 3)
             now, asked = clock(), self.pace.asked
             if asked is not None:
                 self.pace.asked, (until, words) = None, asked
@@ -430,8 +461,8 @@ class Crew(ABC):
             if self.rate is not None and now - named >= lease / 3:
                 heard = named = now
                 await self.survives(self._follow_pace(lease))
-            elif now - heard >= _HEAR:
-                heard = now
+            elif now - heard >= _HEAR and not (self.is_told and seen == self.written):
+                heard, seen = now, self.written
                 await self.survives(self._hear_pace())
 
     async def _follow_pace(self, lease: float) -> bool:

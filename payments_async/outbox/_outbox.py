@@ -59,7 +59,7 @@ from payments_async.journal._states import FINAL, UNSENT, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
-from payments_async.outbox._crew import Handed
+from payments_async.outbox._crew import ASK_AGAIN, Handed
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._leases import LeasedOrder, Leases
 from payments_async.outbox._reconcile import proposing, tell_the_session
@@ -83,7 +83,8 @@ _QUEUED = (
 )
 _SOON = 1.0  # seconds for which whoever pays hears from the worker here alone; then from whatever tells first
 _LAST_LOOK = 0.25  # seconds that the journal has to tell how an order stands whose caller waits no longer
-_LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
+_LISTEN = 10.0  # seconds after which it is looked again for what was written, whatever was heard
+_ELSEWHERE = 1.0  # ... for an order of a batch that another program runs, of which nothing is heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
 _GAP = 60.0  # seconds after the last thing that the journal knows, beyond which the list is read from there on
@@ -121,7 +122,8 @@ class Outbox:
         works: Whether this process sends. Where it does not, others have to; it puts and waits all the same.
         settles: Whether this process may be the one that looks up what is open.
         lease: Seconds after which another process may take over from one that hangs; one that died is known at once.
-        policy: How patiently handlers are run, and how many at once.
+        policy: How patiently handlers are run, and how many at once. Its ``poll`` is also how often this process looks
+            for what another one left behind: chunks, and the duty of looking up what is open.
         claims_batches: Whether this process takes chunks of batches by itself. Where it does not, it is handed each by
             ``payments_async.fleet``; single orders it takes all the same.
         receiver: Only compared: its inbox must be this journal. It may as well run in another process.
@@ -170,7 +172,7 @@ class Outbox:
         self._rate = rate
         self._fuse = fuse or Fuse()
         self._works, self._settles = works, settles
-        self._lease = lease
+        self._lease, self._poll = lease, policy.poll
         self._claims_batches = claims_batches
         self._look_back = look_back
         self._grace, self._interval = grace, min(INTERVAL, grace)
@@ -262,6 +264,7 @@ class Outbox:
             owner=self._owner,
             grace=self._grace,
             interval=self._interval,
+            standby=self._poll,
             clock=self._now,
             ticks=ticks,
         )
@@ -794,7 +797,7 @@ class Outbox:
                         limit.reschedule(deadline)
                         # of a batch that another program runs nothing is heard: it is looked at again
                         with suppress(TimeoutError):
-                            async with asyncio.timeout(None if is_ours else _LISTEN):
+                            async with asyncio.timeout(None if is_ours else _ELSEWHERE):
                                 if await heard is None:
                                     raise JournalClosed("the outbox was closed before that was known")
         except TimeoutError as error:
@@ -811,6 +814,7 @@ class Outbox:
             except JournalClosed:
                 return
             except JournalError as error:
+                seen = 0
                 _log.error("the outbox %s cannot hear what is written: %s", self._name, error.message)
                 await asyncio.sleep(delay)
                 delay = min(_AGAIN_MAX, 2 * delay)
@@ -957,6 +961,7 @@ class Outbox:
             now=self._now,
             look_for=self._look_for,
             claims_batches=self._claims_batches,
+            ask_again=max(ASK_AGAIN, self._poll),
         )
         if self._unreturned is not None:
             await self._unreturned.give_back_all()  # else what was in its hands waits until its leases are over

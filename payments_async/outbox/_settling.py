@@ -39,7 +39,6 @@ _LISTEN = 5.0  # seconds after which the journal is asked again for what other p
 _LIST_AGAIN = 900.0  # seconds after which all that is open is listed again; until then changes tell of it
 _CHANGES = 500  # changes read at once
 _BREATH = 1.0  # seconds between two such questions, whatever is heard
-_STANDBY = 1.0  # seconds between two questions whether the duty is free
 _MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is over then
 _SENT_AGAIN = "the outbox %s: %d orders are in no complete list and sent again by a person's word, %s the first"
 _DOUBLES_TOLD = 1000  # and as many strangers
@@ -82,6 +81,7 @@ class Settler:
             memory: who takes over begins at none.
         interval: Seconds between two that count.
         lease: Seconds after which another process takes over from one that hangs; one that died is known at once.
+        standby: Seconds between two questions whether the duty is free.
         clock: Unix seconds.
         ticks: Seconds that only grow, whoever sets the clock.
         sleep: Waits for seconds.
@@ -99,6 +99,7 @@ class Settler:
         sweeps: int = 2,
         interval: float = 60.0,
         lease: float = 30.0,
+        standby: float = 1.0,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -119,7 +120,7 @@ class Settler:
         self._journal = journal
         self._outbox = outbox
         self._owner = owner
-        self._lease = lease
+        self._lease, self._standby = lease, standby
         self._clock = clock
         self._ticks = ticks
         self._sleep = sleep
@@ -168,7 +169,7 @@ class Settler:
                     return
                 except JournalError as error:
                     self._hinder(error.message)
-                await self._sleep(_STANDBY * (0.5 + self._chance()))
+                await self._sleep(self._standby * (0.5 + self._chance()))
         finally:
             with suppress(JournalError):  # its lease runs out
                 await self._journal.leave_duty(self._duty, self._owner)

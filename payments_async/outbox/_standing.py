@@ -78,6 +78,8 @@ class StandingCrew(Crew):
     _asked: int = attrs.field(init=False, default=0)  # how often whether it is paused
     _heard: int = attrs.field(init=False, default=0)  # which of these was answered, the latest
     _expire_at: float = attrs.field(init=False, default=float("-inf"))
+    _read: int = attrs.field(init=False, default=-1)  # what was written when the journal was looked into
+    _others_hold: bool = attrs.field(init=False, default=True)  # chunks, as far as is known
     _looking: asyncio.Task[None] | None = attrs.field(init=False, default=None)
     _probing: asyncio.Task[None] | None = attrs.field(init=False, default=None)
     _ahead: float | None = attrs.field(
@@ -87,7 +89,7 @@ class StandingCrew(Crew):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.holds_back = True
+        self.holds_back = self.is_told = True
 
     def may_send(self) -> bool:
         return self.paused is None and not self._is_cut_off
@@ -129,9 +131,11 @@ class StandingCrew(Crew):
 
     def look(self) -> None:
         """Something was written by somebody: there may be orders that can be claimed."""
-        self._ask_again = min(self._ask_again, self._looked_at + _LOOK)
-        if self.executor.clock() >= self._ask_again:
-            self.wake()  # else the next tick does
+        self.written += 1
+        soon = self._looked_at + _LOOK
+        if soon < self._ask_again:
+            self._ask_again = soon
+            self.hint()
 
     async def place(self, placed: Placed, asked: float, worker: asyncio.Future[Handed | None] | None) -> bool:
         """Take over an order that was put for this crew; tells whether a worker that was reserved for it has it.
@@ -162,14 +166,14 @@ class StandingCrew(Crew):
         if now - self._looked_at < _LOOK or not self.may_send():
             return False
         self._looked_at = now
+        if now >= self._expire_at and self._others_hold:
+            self._expire_at = now + _EXPIRE  # what a process that died has held is free at once
+            await self.journal.expire_chunks()
         waiting = await self.journal.waiting(self.name, owner=self.leases.owner)
+        self._others_hold = any(run.leased > self.leases.held_of(run.run) for run in waiting)
         for run in waiting:
             if run.asked_back:
                 self.leases.fill_no_more(run.run)
-        if now >= self._expire_at and any(run.leased > self.leases.held_of(run.run) for run in waiting):
-            self._expire_at = now + _EXPIRE  # what a process that died has held is free at once
-            await self.journal.expire_chunks()
-            waiting = await self.journal.waiting(self.name)
         ours = [run for run in waiting if run.free and (self.claims_batches or run.batch_id == self.name)]
         runs = deque(run for run in ours if run.is_looked_for or self._is_looked_for(run.batch_id))
         self._turn += 1
@@ -249,18 +253,33 @@ class StandingCrew(Crew):
             self.paused = paused
         if self.executor.observer is not None:
             await self._tell_levels(self.executor.observer)
-        await self._notice_silence()
-        if self.pace.is_answered:
-            self.trouble, self._refusals = None, 0
-        await self._follow_the_day(progress)
+        await self._follow_clock()
         self.meter.refresh(progress)
         if goes_on:  # only now: by the limits of before it would be paused again at once
             _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
             self.meter.forgive()  # whoever resumed it has seen what was
             self.paused = None
-        if not self.drains and (self._has_slept() or not await self.journal.is_looked_for(self.name)):
+            self.look()
+        if not self.drains and not await self.journal.is_looked_for(self.name):
             self.drain()  # it was found that a copy has gone on: the list is read again before anything more is sent
         return progress
+
+    async def look_after(self) -> None:
+        if self.written == self._read:
+            await self._follow_clock()
+        else:
+            self._read = self.written
+            await self.refresh()
+
+    async def _follow_clock(self) -> None:
+        """Notice what time alone tells: that the service is silent, that a day begins, that the machine has slept."""
+        await self._notice_silence()
+        if self.pace.is_answered:
+            self.trouble, self._refusals = None, 0
+        if self.progress is not None:
+            await self._follow_the_day(self.progress)
+        if not self.drains and self._has_slept():
+            self.drain()  # the list is read again before anything more is sent
 
     async def _tell_levels(self, observer: Observer) -> None:
         """Tell who watches how the orders stand, which changes nobody has handled, and what waits for a person."""

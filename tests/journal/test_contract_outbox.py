@@ -338,6 +338,32 @@ async def test_expired_chunks_can_be_taken_over_for_nobody(journal: Journal, clo
     assert isinstance(await journal.permit(chunk, chunk.orders[1]), NotPermitted)
 
 
+async def test_looking_for_leases_that_ran_out_writes_nothing(opens: Opens, clock: Clock) -> None:
+    """Processes that share an outbox look every second for what another one left: no other process is woken by that."""
+    points: list[str] = []
+    async with opens() as one, opens(crash_at=points.append) as other:
+        chunk = await claimed(one)
+        await permitted(one, chunk)
+        before = len(points)
+        for _ in range(3):
+            assert 0 == await other.expire_chunks()
+        assert [] == points[before:]
+        clock.pass_(31)
+        assert 1 == await other.expire_chunks()
+
+
+async def test_a_lease_that_ends_later_than_any_can_is_shortened_by_a_look(opens: Opens, clock: Clock) -> None:
+    """A clock that was ahead has taken it: its own length is waited for, from the first look on."""
+    async with opens() as one, opens() as other:
+        clock.pass_(3600)
+        chunk = await claimed(one)
+        await permitted(one, chunk)
+        clock.pass_(-3600)
+        assert 0 == await other.expire_chunks()
+        clock.pass_(31)
+        assert 1 == await other.expire_chunks()
+
+
 async def test_a_claim_whose_answer_was_lost(journal: Journal) -> None:
     """Whoever claimed has nothing in hand, and gives back what it does not know of: nothing of anybody else's."""
     await loaded(journal, 1200)

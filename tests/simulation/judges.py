@@ -8,7 +8,6 @@ all the rest.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,7 +15,10 @@ from bulk.worlds import contradiction, payout
 
 from payments_async._cli.next_steps import may_be_paid_again
 from payments_async.journal import JournalError, State
+from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._records import Sweep
 from payments_async.journal._statements._entries import SHIFT
+from payments_async.testing._simulation.loops import START
 from payments_async.testing._simulation.processes import Process
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Row:
 _ORDERS = """SELECT o.request_id, r.batch_id, o.state, o.conflict,
   (SELECT count(*) FROM attempt a WHERE a.order_id = o.id), (SELECT count(*) FROM evidence e WHERE e.order_id = o.id)
   FROM outbox o JOIN run r ON r.id = o.id >> ? ORDER BY o.id"""
+_COUNTS = "SELECT (SELECT count(*) FROM run WHERE paused_at IS NOT NULL), (SELECT count(*) FROM ipn_event)"
 
 
 class Judge:
@@ -58,14 +61,18 @@ class Judge:
 
     Attributes:
         rows: Orders at the last look, by their ids in small letters.
+        waits_for_a_person: Whether there was anything parked or paused then, as far as is known.
         receives: The application that has told the service its address.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.rows: dict[str, Row] = {}
+        self.waits_for_a_person = True
         self.receives = 0
-        self._executed: Counter[str] = Counter()
+        self._executed: dict[str, list[int]] = {}  # which of the ledger's rows, by the id in small letters
+        self._listed_at: list[float] = []  # when each of the ledger's rows was first to be seen in a list
+        self._lists: dict[str, list[float]] = {}  # when a complete one was begun, by the batch it was read for
         self._seen = self._delivered = self._events = 0
 
     # --- after every turn
@@ -74,16 +81,20 @@ class Judge:
         """Each order was carried out once at most; the receiver may die right after a 200."""
         world = self._world
         ledger = world.sandbox.ledger
+        if len(self._listed_at) != len(ledger):
+            young = world.sandbox._service._young
+            listed = young[0][0] if young else len(ledger)
+            self._listed_at += [world.loop.now] * (listed - len(self._listed_at))
         if len(ledger) != self._seen:
-            for execution in ledger[self._seen :]:
-                key = execution.request_id.lower()
-                self._executed[key] += 1
+            for number in range(self._seen, len(ledger)):
+                execution = ledger[number]
                 world.say("service", "carries out", execution.request_id)
-                # where all that could tell was put back, nothing on the machine can know, and the README says so
-                if self._executed[key] > 1 and not world.machine.forgets_all:
+                before = self._executed.setdefault(execution.request_id.lower(), [])
+                if not all(map(self._is_forgotten, before)):
                     world.faults.append(f"carried out more than once: {execution.request_id}, at {world.loop.time():g}")
+                before.append(number)
             self._seen = len(ledger)
-        if len(world.sandbox.deliveries) != self._delivered:
+        if len(world.sandbox._service.notifier.deliveries) != self._delivered:
             new = world.sandbox.deliveries[self._delivered :]
             self._delivered += len(new)
             for attempt in new:
@@ -94,18 +105,59 @@ class Judge:
                     world.say(process, "KILL after a 200")
                     world.kill(self.receives, 1.0)
 
+    def _is_forgotten(self, number: int) -> bool:
+        """Whether nothing could tell that the service has carried this out, as the README says.
+
+        All on the machine that could was put back since, or lost; and it was in no complete list that was read since,
+        or, where the journal may have known something new just before, no list was due.
+        """
+        machine, execution = self._world.machine, self._world.sandbox.ledger[number]
+        if machine.forgot_all_at is None or execution.created_on.timestamp() - START > machine.forgot_all_at:
+            return False
+        listed_at = self._listed_at[number] if number < len(self._listed_at) else float("inf")
+        lists = [at for at in self._lists.get(execution.batch_id, ()) if at >= machine.forgot_all_at]
+        return not any(at >= listed_at for at in lists) and (bool(lists) or not machine.is_looked_for)
+
+    def follow_lists(self) -> None:
+        """From now on, know which complete lists the journal was told of; once in a process of ours."""
+        begin, end, loop = StoredJournal.begin_sweep, StoredJournal.end_sweep, self._world.loop
+        begun: dict[tuple[StoredJournal, int], tuple[str, float]] = {}
+
+        async def begins(journal: StoredJournal, batch_id: str | None, **days: Any) -> Sweep:
+            at = loop.now
+            sweep = await begin(journal, batch_id, **days)
+            begun[journal, sweep.id] = batch_id or "", at
+            return sweep
+
+        async def ends(journal: StoredJournal, sweep: Sweep, **terms: Any) -> None:
+            await end(journal, sweep, **terms)
+            batch_id, at = begun.pop((journal, sweep.id), ("", loop.now))
+            if sweep.problem is None:
+                self._lists.setdefault(batch_id, []).append(at)
+
+        StoredJournal.begin_sweep, StoredJournal.end_sweep = begins, ends  # type: ignore[assignment,method-assign]
+
     # --- at every look
 
     async def look(self) -> None:
         """Compare the journal with what it was: a file at every look, a database once all is calm."""
-        world = self._world
-        if world.plan.is_postgres:
-            rows = await self._entries() if world.is_calm else None
-        else:
-            raw = self._read(_ORDERS, SHIFT)
-            rows = None if raw is None else {row[0].lower(): Row(*row) for row in raw}
-        if rows is None:
+        if self._world.plan.is_postgres:
+            if self._world.is_calm and (rows := await self._entries()) is not None:
+                self._compare(rows)
             return
+        found = self._read((_ORDERS, SHIFT), (_COUNTS,))
+        if found is None:
+            return
+        self._compare({row[0].lower(): Row(*row) for row in found[0]})
+        ((paused, events),) = found[1]
+        self.waits_for_a_person = bool(paused) or any(row.state == "parked" for row in self.rows.values())
+        if events < self._events and not self._world.machine.has_forgotten:
+            self._world.faults.append(f"{self._events - events} notifications vanished")
+        self._events = events
+
+    def _compare(self, rows: dict[str, Row]) -> None:
+        """Nothing vanished, and no state went backwards."""
+        world = self._world
         for key, before in () if world.machine.has_forgotten else self.rows.items():
             row = rows.get(key)
             if row is None:
@@ -120,10 +172,6 @@ class Judge:
             if row.state != before_state:
                 world.say("journal", f"{before_state or 'new'} -> {row.state}:", row.request_id)
         self.rows = rows
-        events = (self._read("SELECT count(*) FROM ipn_event") or [(0,)])[0][0]
-        if events < self._events and not world.machine.has_forgotten:
-            world.faults.append(f"{self._events - events} notifications vanished")
-        self._events = events
 
     async def _entries(self) -> dict[str, Row] | None:
         """What the journal tells a process of its own; ``None`` where it cannot be read."""
@@ -146,14 +194,14 @@ class Judge:
             world.machine.mend(error)
             return None
 
-    def _read(self, statement: str, *values: float) -> list[tuple[Any, ...]] | None:
+    def _read(self, *statements: tuple[Any, ...]) -> list[list[tuple[Any, ...]]] | None:
         """What the file says, read from outside of the simulation; ``None`` while there is none."""
         path = self._world.machine.place
         if not path.exists():
             return None
         database = _connect(f"file:{path}?mode=ro", uri=True)
         try:
-            return database.execute(statement, values).fetchall()
+            return [database.execute(sql, values).fetchall() for sql, *values in statements]
         except sqlite3.OperationalError as error:
             if "no such table" in str(error) or self._world.machine.exists:
                 return None
@@ -273,8 +321,8 @@ class Judge:
         """What was answered 200 is stored; where answers come twice, the second one may stand for another."""
         if self._world.plan.is_postgres or self._world.has("twice") or self._world.machine.has_forgotten:
             return
-        stored = {body for (body,) in self._read("SELECT body FROM ipn_delivery") or ()}
-        stored |= {body for (body,) in self._read("SELECT body FROM ipn_event") or ()}
+        found = self._read(("SELECT body FROM ipn_delivery",), ("SELECT body FROM ipn_event",)) or ()
+        stored = {body for rows in found for (body,) in rows}
         lost = [one for one in self._world.sandbox.deliveries if one.status == 200 and one.body not in stored]
         for attempt in lost[:3]:
             self._world.faults.append(f"a notification was answered 200 and is not stored: {attempt.request_id}")
@@ -282,9 +330,11 @@ class Judge:
     def _judge_leases(self) -> None:
         """A process that is gone holds nothing."""
         now = self._world.loop.wall_clock
-        held = self._read("SELECT run, number, owner FROM chunk WHERE owner IS NOT NULL AND lease_until > ?", now) or []
-        held += self._read("SELECT name, owner FROM duty WHERE owner IS NOT NULL AND until > ?", now) or []
-        self._world.faults += [f"a lease without a living owner: {one}" for one in held]
+        held = self._read(
+            ("SELECT run, number, owner FROM chunk WHERE owner IS NOT NULL AND lease_until > ?", now),
+            ("SELECT name, owner FROM duty WHERE owner IS NOT NULL AND until > ?", now),
+        )
+        self._world.faults += [f"a lease without a living owner: {one}" for rows in held or () for one in rows]
 
     def _judge_closed(self) -> None:
         """A process that was closed, and not killed, has left no task, connection, port or database behind."""

@@ -122,7 +122,8 @@ class Machine:
         self.has_forgotten = False
         self.known: set[str] = set()
         self.off_until = 0.0
-        self._rolled_back: dict[str, int] = {}  # what tells that a journal forgot, and how many blows took it away
+        self._rolled_back: list[str] = []  # what tells that a journal forgot, as blows took it away
+        self.forgot_all_at: float | None = None
         self.extra = 0.0
         self.folder = world.folder / "data"
         self.state = world.folder / "state"
@@ -274,24 +275,26 @@ class Machine:
         elif what != "state" and "log left" not in how:
             self.place.with_name(f"{self.place.name}-wal").unlink(missing_ok=True)
         if how.startswith("over"):
-            for part in {"folder": ["mark"], "all": ["mark", "state"], "state": ["state"]}.get(what, []):
-                self._rolled_back[part] = self._rolled_back.get(part, 0) + 1
+            self._roll_back({"folder": ["mark"], "all": ["mark", "state"], "state": ["state"]}.get(what, []))
             if what == "all":  # within a minute nothing in this world could tell; after that the list is read once
                 self.off_until = self._world.loop.now + 61.0
         elif what in ("state", "all"):
-            self._rolled_back["state"] = self._rolled_back.get("state", 0) + 1
+            self._roll_back(["state"])
         self._write(chosen)
 
-    @property
-    def forgets_all(self) -> bool:
-        """Whether all that can tell that a journal forgot was put back with it, as by a snapshot of the disk, or lost.
+    def _roll_back(self, parts: Sequence[str]) -> None:
+        """What tells that a journal forgot is put back, as by a snapshot of the disk, or lost."""
+        self._rolled_back += parts
+        if parts and {"mark", "state"} <= set(self._rolled_back):
+            self.forgot_all_at = self._world.loop.now
 
-        Then nothing but the list of the service tells, read once after a minute. So nothing can be told where the list
-        is late, or where the parts were put back one after the other, perhaps within that minute.
+    @property
+    def is_looked_for(self) -> bool:
+        """Whether the list is surely read once all that can tell was put back: that happened in one blow.
+
+        Where the parts were put back one after the other, the journal may have known something new within a minute.
         """
-        if not {"mark", "state"} <= self._rolled_back.keys():
-            return False
-        return self._world.has("late") or sum(self._rolled_back.values()) > 2
+        return len(self._rolled_back) <= len({"mark", "state"})
 
     def _write(self, files: dict[Path, bytes]) -> None:
         for file, data in files.items():
@@ -304,10 +307,7 @@ class Machine:
         if what == "content":
             self.place.write_bytes(b"")
             what = "log"
-        if what in ("state", "all"):
-            self._rolled_back["state"] = self._rolled_back.get("state", 0) + 1
-        if what in ("mark", "folder", "all"):
-            self._rolled_back["mark"] = self._rolled_back.get("mark", 0) + 1
+        self._roll_back([part for part in ("state", "mark") if what in (part, "all")] + ["mark"] * (what == "folder"))
         if what in ("state", "all"):
             shutil.rmtree(self.state, ignore_errors=True)
         for end in SETS["folder" if what == "all" else what] if what != "state" else ():

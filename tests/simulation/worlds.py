@@ -32,7 +32,7 @@ from payments_async.journal import (
 )
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._sqlite import _journal
-from payments_async.outbox import HandlerPolicy, Outbox, _crew, _standing
+from payments_async.outbox import HandlerPolicy, Outbox, _crew
 from payments_async.sandbox import Quirks, Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.networks import Network, Weather
@@ -104,6 +104,7 @@ class World:
         self.machine = self.machine_of(self)
         self.machine.begin()
         self.judge = Judge(self)
+        self.judge.follow_lists()
         self.loop.after_turn = self.judge.after_turn
         if not self.plan.hurries:
             _slow_down()
@@ -390,9 +391,9 @@ class World:
 
     async def _person(self) -> None:
         """A person who knows the truth: what the service has not carried out is sent again, the rest stays parked."""
-        while True:
+        while self.has("sends_again") or self.has("pauses"):
             await asyncio.sleep(60.0)
-            if not self.has("sends_again") and not self.has("pauses"):
+            if self.is_calm and not self.judge.waits_for_a_person:
                 continue
             with suppress(JournalError):
                 async with self.machine.journal(None) as journal:
@@ -421,13 +422,16 @@ class World:
             self.machine.tended(payments, journal, tends=True),
         ):
             orders = [payout(1000 * (which + 1) + one, batch_id=name) for one in range(self.plan.batch)]
-            while not self._knows(orders):
-                with suppress(JournalError):
+            while True:
+                try:
                     progress = await run_batch(payments, journal, name, orders, concurrency=3)
                     self.promised.update(order.request_id for order in orders)
                     if not progress.counts[State.PLANNED] and not self._open(progress):
                         break
                     await reconcile(payments, journal, name, grace=self.plan.grace)
+                except JournalError:
+                    if self._knows(orders):
+                        break
                 await asyncio.sleep(30.0)
             self.say(self.lives.get(self.plan.applications + which), "is through")
             await asyncio.Event().wait()
@@ -475,9 +479,8 @@ def _is_open(database: sqlite3.Connection) -> bool:
 
 def _slow_down() -> None:
     """Let what is looked at again and again be looked at less often: most of the time of a simulation is that."""
-    _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = 1.0, 5.0
-    _crew._TICK = _crew._REFRESH = _crew._HEAR = _crew._ASK_AGAIN = 2.0
-    _standing._LOOK = 1.0
+    _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = 2.0, 10.0
+    _crew._TICK, _crew._REFRESH = 2.0, 5.0
 
 
 def world_of(

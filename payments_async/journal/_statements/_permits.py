@@ -152,6 +152,16 @@ def release_chunk(commit: Commit, chunk: Chunk) -> None:
         _give_back(commit, chunk.run, chunk.number, chunk.token)
 
 
+def is_expired(connection: Connection, now: float) -> bool:
+    """Whether the lease of any chunk ran out, or ends later than any lease can."""
+    found = connection.execute(
+        """SELECT 1 FROM chunk WHERE state = 'open' AND owner IS NOT NULL
+        AND (lease_until <= ? OR lease_until > ? + lease) LIMIT 1""",
+        (now, now),
+    ).fetchone()
+    return found is not None
+
+
 def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str], left: Sequence[Remains]) -> int:
     """Take over, for nobody, every chunk whose lease ran out, or whose holder is dead."""
     record_unsent(commit, left)
