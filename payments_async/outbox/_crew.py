@@ -402,7 +402,7 @@ class Crew(ABC):
             if await self.survives(self.claim_more()):
                 self._ask_again = 0.0
                 self.wake()
-            elif not self.drains and not leases.open and await self.survives(self.is_through()):
+            elif not leases.open and await self.survives(self.is_through()):
                 if self.aside:
                     orders = f"{len(self.aside)} orders cannot be written as a request, such as {self.aside[0]}"
                     self.end(orders)
