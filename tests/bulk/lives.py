@@ -14,14 +14,14 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
 import attrs
-from bulk.nursery import REHEARSAL, Child, Nursery, say
+from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
 from journal.factories import approve
 
@@ -114,7 +114,19 @@ class Life:
             self._cancels()
         if point == self.point:
             self.point = ""
-            os.kill(os.getpid(), BLOWS[self.blow])
+            self.struck()
+
+    def struck(self) -> None:
+        """The blow."""
+        os.kill(os.getpid(), BLOWS[self.blow])
+
+    def listens(self, url: str) -> None:
+        """Notifications are to be sent there."""
+        say(self.number, url)
+
+    def waits(self, done: threading.Event) -> None:
+        """The thread that writes waits for its event loop."""
+        done.wait(PATIENCE)
 
     def journal(self, name: str) -> SqliteJournal:
         """One of the two files; another process may stand still while it holds it."""
@@ -132,7 +144,7 @@ class Life:
             async with self.journal("journal.db") as journal:
                 receiver = self.receiver(journal, payments)
                 async with serving(receiver, "127.0.0.1", 0) as (host, port):
-                    say(self.number, f"http://{host}:{port}/ipn")
+                    self.listens(f"http://{host}:{port}/ipn")
                     await self.work(payments, journal, receiver)
 
     async def load(self, payments: PaymentsSession) -> None:
@@ -234,6 +246,8 @@ class Life:
         await journal.cool_down(0.05, why="slow down")
         async with Outbox(payments, journal, SHOP, concurrency=2, rate=500.0, lease=LEASE, fuse=fuse) as outbox:
             await outbox.put(singles()[0])
+            if self.broken:  # nobody has looked: an outbox of a copy sends nothing before
+                await reconcile(payments, journal, grace=0.0, interval=0.0)
             await journal.note_sightings([STRANGER])
             await outbox.pause("Ann", "lunch")
             await outbox.resume("Ann", "back")
@@ -282,7 +296,7 @@ class Life:
 
         def wait_for_it() -> None:
             loop.call_soon_threadsafe(cancel)
-            cancelled.wait(PATIENCE)
+            self.waits(cancelled)
 
         self._cancels = wait_for_it
         with contextlib.suppress(asyncio.CancelledError):
@@ -342,16 +356,19 @@ async def _until(holds: Callable[[], Awaitable[bool]], patience: float = PATIENC
         await asyncio.sleep(0.01)
 
 
+class _Rehearsal(Life):
+    """A life that hears of nothing."""
+
+    def listens(self, url: str) -> None:
+        """Tell nobody."""
+
+
 def rehearse() -> None:
-    """A life of which nobody hears, and which hears of nothing; nothing of it is left but what Python keeps."""
+    """Live once; nothing of it is left but what Python keeps."""
 
     async def live(folder: Path) -> None:
         async with Sandbox(processing_delay=0.0) as sandbox:
-            life = Life(
-                number=REHEARSAL, folder=folder, base=sandbox.base_url, key=sandbox.app_key, user=sandbox.user_id,
-                password=sandbox.app_password, broken=True,
-            )  # fmt: skip
-            await life.live()
+            await _Rehearsal(number=0, folder=folder, broken=True, **known_of(sandbox)).live()
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(live(Path(folder)))
@@ -372,17 +389,10 @@ def break_rule_two() -> None:
             _states._VERDICTS[State.SENDING, sent_before, unsent, News.LEASE_EXPIRED] = Verdict(State.PLANNED)
 
 
-async def strike_all(
-    folder: Path,
-    points: Sequence[str],
-    *,
-    at_once: int = 8,
-    blows: Callable[[str], Collection[str]] = lambda point: BLOWS,
-) -> list[str]:
+async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 8) -> list[str]:
     """Strike a life at each point with each blow, and say what is wrong in the end.
 
     Args:
-        blows: By which ones it is struck at a point.
         at_once: Lives beside each other; where there are too many for the machine, each looks and asks more often.
     """
     places = asyncio.Semaphore(at_once)
@@ -392,18 +402,22 @@ async def strike_all(
             async with places:
                 return await strike(nursery, folder / f"life {number}", point, blow, seed=number)
 
-        chosen = [(point, blow) for point in points for blow in BLOWS if blow in blows(point)]
+        chosen = [(point, blow) for point in points for blow in BLOWS]
         found = await asyncio.gather(*(one(number, *blow) for number, blow in enumerate(chosen)))
     return [problem for problems in found for problem in problems]
 
 
-async def strike(
-    nursery: Nursery, folder: Path, point: str, blow: str, *, seed: int = 0, broken: bool = False
-) -> list[str]:
-    """Strike a life at a point, let another process go on, and say what is wrong in the end."""
-    await asyncio.to_thread(folder.mkdir)
+@contextlib.asynccontextmanager
+async def service(seed: int, *, broken: bool = False, **options: Any) -> AsyncIterator[Sandbox]:
+    """A service that does to each order of the batch what its name says."""
     async with Sandbox(
-        seed=seed, processing_delay=0.02, ipn_attempts=99, ipn_wait_initial=0.05, ipn_wait_max=0.2, ipn_timeout=0.5
+        seed=seed,
+        processing_delay=0.02,
+        ipn_attempts=99,
+        ipn_wait_initial=0.05,
+        ipn_wait_max=0.2,
+        ipn_timeout=0.5,
+        **options,
     ) as sandbox:
         faults = {LOST_AFTER: Fault.LOST_AFTER, LOST_BEFORE: Fault.LOST_BEFORE, REFUSED: Fault.REFUSED}
         for number, fault in faults.items():
@@ -411,14 +425,26 @@ async def strike(
         sandbox.script(Fault.SLOW, on="money", request_id=payout(SLOW).request_id, seconds=LEASE / 2)
         if broken:
             sandbox.chaos({Fault.NOTIFY_LOST: 1.0})  # a notification would settle what is wrong in time
-        told = {
-            "folder": str(folder),
-            "base": sandbox.base_url,
-            "key": sandbox.app_key,
-            "user": sandbox.user_id,
-            "password": sandbox.app_password,
-            "broken": broken,
-        }
+        yield sandbox
+
+
+def known_of(sandbox: Sandbox) -> dict[str, str]:
+    """What a life is told of the service."""
+    return {
+        "base": sandbox.base_url,
+        "key": sandbox.app_key,
+        "user": sandbox.user_id,
+        "password": sandbox.app_password,
+    }
+
+
+async def strike(
+    nursery: Nursery, folder: Path, point: str, blow: str, *, seed: int = 0, broken: bool = False
+) -> list[str]:
+    """Strike a life at a point, let another process go on, and say what is wrong in the end."""
+    await asyncio.to_thread(folder.mkdir)
+    async with service(seed, broken=broken) as sandbox:
+        told = {"folder": str(folder), "broken": broken} | known_of(sandbox)
         async with asyncio.TaskGroup() as group:
             listening: list[asyncio.Task[None]] = []
 

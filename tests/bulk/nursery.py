@@ -23,7 +23,6 @@ from typing import Any, Self
 
 import attrs
 
-REHEARSAL = -1  # the number of a child that is none
 _LOOK = 0.005  # seconds between two looks at the children
 
 
@@ -88,8 +87,6 @@ class Nursery:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             number, what, value = line.decode().split(" ", 2)
-            if number == str(REHEARSAL):
-                continue
             child = self._children[int(number)]
             match what:
                 case "is":
