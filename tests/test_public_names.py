@@ -50,11 +50,11 @@ PINNED = {
         MoveStands News NotAJournal NotApproved NotLookedFor NotMigrated NotMoved NotParked OrderUnknown OrdersArchived
         OrdersDiffer
         PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
-        SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep UNPAID
+        SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked Sweep UNPAID
         UNSETTLED Unsealed WrongAccount archive_orders copy_journal journal_at unseal_journal
     """,
     "payments_async.journal.contract": """
-        Arrival Awaited Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
+        Arrival Awaited Backlog CRASH_POINTS Change Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
         Heard Hearing HeldUp Inbox Laid ListingWord Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed
         RULES RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
         why_not_approved

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace, opened
-from payments_async.journal import SqliteJournal, StoredJournal
+from payments_async.journal import Journal, SqliteJournal
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def asking_fleet() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened_shared(place: JournalPlace | None, *, new: bool = False) -> AsyncIterator[StoredJournal]:
+async def opened_shared(place: JournalPlace | None, *, new: bool = False) -> AsyncIterator[Journal]:
     """The journal that the machines share.
 
     Raises:

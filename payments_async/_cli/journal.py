@@ -23,7 +23,6 @@ from payments_async.journal import (
     JournalUnavailable,
     RunIdentity,
     SqliteJournal,
-    StoredJournal,
     journal_at,
 )
 
@@ -45,7 +44,7 @@ class JournalPlace:
 
     __repr__ = __str__
 
-    def unopened(self) -> StoredJournal:
+    def unopened(self) -> Journal:
         """The journal.
 
         Raises:
@@ -112,7 +111,7 @@ def seconded(place: JournalPlace | None, why: str | None) -> JournalPlace | None
 
 
 @asynccontextmanager
-async def opened(place: JournalPlace | None, *, new: bool = False) -> AsyncIterator[StoredJournal]:
+async def opened(place: JournalPlace | None, *, new: bool = False) -> AsyncIterator[Journal]:
     """The journal in a place.
 
     Args:
@@ -156,7 +155,7 @@ async def refused(place: JournalPlace) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def existing(place: JournalPlace | None) -> AsyncIterator[StoredJournal | None]:
+async def existing(place: JournalPlace | None) -> AsyncIterator[Journal | None]:
     """The journal in a place, or ``None`` where there is none yet."""
     if place is None or not await place.exists():
         yield None
@@ -180,7 +179,7 @@ async def chosen_batch(journal: Journal, batch_id: str | None) -> str:
     raise BadInput(f"--batch-id: there is no batch {batch_id}; {held}" if batch_id else f"--batch-id: name one; {held}")
 
 
-def introduce(screen: Screen, place: JournalPlace, journal: StoredJournal) -> None:
+def introduce(screen: Screen, place: JournalPlace, journal: Journal) -> None:
     """Say what a journal that is about to be used does not know, or cannot notice."""
     if journal.is_new:
         screen.note(f"new journal {place}: it knows no earlier payment")

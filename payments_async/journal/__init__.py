@@ -9,7 +9,7 @@ from payments_async._values.public import name_publicly
 from payments_async.journal._approvals import Approval, ApprovalRule, NotApproved, Proposal, Signature
 from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._copying import Copied, copy_journal
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._engine._unsealing import Unsealed, unseal_journal
 from payments_async.journal._examination import Circumstance, Examination, Flaw
@@ -65,7 +65,6 @@ from payments_async.journal._records import (
 from payments_async.journal._sqlite._journal import SqliteJournal
 from payments_async.journal._states import FINAL, UNPAID, UNSETTLED, News, State
 from payments_async.journal._versions import Migration
-from payments_async.journal.contract import Journal
 
 if TYPE_CHECKING:
     from payments_async.journal._postgres._journal import PostgresJournal
@@ -131,7 +130,6 @@ __all__ = [
     "State",
     "StateFolder",
     "StillWorked",
-    "StoredJournal",
     "Sweep",
     "UNPAID",
     "UNSETTLED",

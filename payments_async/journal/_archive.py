@@ -15,8 +15,8 @@ import attrs
 import msgspec
 
 from payments_async._values.checks import check_number
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._records import check_named
-from payments_async.journal.contract import Journal
 
 FORMAT = "payments-async archive 1"
 YOUNGEST = 8 * 86_400.0  # seconds: a plan compares a batch with what was paid in the last seven days

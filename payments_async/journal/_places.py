@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._records import Adoption
 from payments_async.journal._sqlite._journal import SqliteJournal
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-def journal_at(place: str | Path, *, second_journal: Adoption | None = None) -> StoredJournal:
+def journal_at(place: str | Path, *, second_journal: Adoption | None = None) -> Journal:
     """The journal in a file, or in a PostgreSQL database: for settings such as ``PAYMENTS_JOURNAL``.
 
     Args:

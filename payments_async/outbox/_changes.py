@@ -18,7 +18,8 @@ from payments_async._values.checks import check_callable
 from payments_async._values.handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
 from payments_async._values.tasks import Tasks
 from payments_async._wire.bodies import private_texts
-from payments_async.journal._changes import Change, ChangeFeed
+from payments_async.journal import Journal
+from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry
 from payments_async.journal._states import UNSENT, State
@@ -123,7 +124,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        journal: ChangeFeed,
+        journal: Journal,
         outbox: str,
         *,
         policy: HandlerPolicy = HandlerPolicy(),  # noqa: B008 - frozen
@@ -393,7 +394,7 @@ class _Within:
 
     def __init__(
         self,
-        journal: ChangeFeed,
+        journal: Journal,
         within: Callable[[], AbstractAsyncContextManager[Any]],
         handler: Callable[..., Awaitable[object]],
         name: str,

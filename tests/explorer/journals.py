@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._engine._writer import Writer, _deliver, _Operation
 from payments_async.journal._records import Remains
@@ -116,7 +116,7 @@ class MemoryWriter(Writer):
         return done
 
 
-class MemoryJournal(StoredJournal):
+class MemoryJournal(Journal):
     """The engine of every journal; whose process asks, and when, is said by ``moment``."""
 
     def __init__(self) -> None:

@@ -36,7 +36,6 @@ from payments_async.journal import (
     PostgresJournal,
     SqliteJournal,
     State,
-    StoredJournal,
 )
 from payments_async.journal import _states as states
 from payments_async.journal._records import Placed
@@ -94,7 +93,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await retire(journal, path.with_name("archive"))
 
 
-def opened(path: Path, **options: Any) -> StoredJournal:
+def opened(path: Path, **options: Any) -> Journal:
     """The journal of that path: a file, or a namespace of its own in the database that the environment names."""
     dsn, state = os.environ.get(DATABASE), path.with_name("state")
     if dsn is None:

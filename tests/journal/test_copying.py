@@ -23,6 +23,7 @@ from payments_async.journal import (
     Adoption,
     Copied,
     HeldElsewhere,
+    Journal,
     JournalCorrupt,
     JournalError,
     JournalLocked,
@@ -36,7 +37,6 @@ from payments_async.journal import (
     SqliteJournal,
     State,
     StillWorked,
-    StoredJournal,
     copy_journal,
     unseal_journal,
 )
@@ -60,10 +60,10 @@ class Move:
         lose: Does away with what is in the second.
     """
 
-    here: Callable[..., StoredJournal]
-    there: Callable[..., StoredJournal]
+    here: Callable[..., Journal]
+    there: Callable[..., Journal]
     kinds: tuple[str, str]
-    rows: Callable[[StoredJournal, str], list[Any]]
+    rows: Callable[[Journal, str], list[Any]]
     lose: Callable[[], None]
 
     async def copied(self, **options: Any) -> Copied:
@@ -74,7 +74,7 @@ class Move:
 @pytest.fixture(params=WAYS, ids="-".join)
 def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Move]:
     """Two places."""
-    of: dict[str, Callable[..., StoredJournal]] = {}
+    of: dict[str, Callable[..., Journal]] = {}
     dsn = postgres.dsn()
     schemas = [f"{postgres.new_schema()}_{name}" for name in ("here", "there")]
     for place, kind in enumerate(request.param):
@@ -85,7 +85,7 @@ def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Move]:
             schema = schemas[place]
             of[str(place)] = lambda schema=schema, **options: PostgresJournal(dsn, schema=schema, **options)
 
-    def rows(journal: StoredJournal, sql: str) -> list[Any]:
+    def rows(journal: Journal, sql: str) -> list[Any]:
         if isinstance(journal, SqliteJournal):
             with closing(sqlite3.connect(journal.path)) as file:
                 return file.execute(sql).fetchall()
@@ -133,7 +133,7 @@ def _sighting() -> Sighting:
     return Sighting(**{field.name: fields.get(field.name, 1.0) for field in attrs.fields(Sighting)})
 
 
-def all_rows(move: Move, journal: StoredJournal) -> dict[str, list[Any]]:
+def all_rows(move: Move, journal: Journal) -> dict[str, list[Any]]:
     """Every row of every table that goes along, as text can hold it."""
     database = journal.new_database()
     with database.retired() as connection:
@@ -593,7 +593,7 @@ async def test_killed_at_any_point_one_at_most_may_send(move: Move, point: str) 
         assert [None] == [run.quarantined_at for run in await journal.runs()]
 
 
-async def may_send(journal: StoredJournal) -> bool:
+async def may_send(journal: Journal) -> bool:
     """Whether a permit is granted by a journal, if it is there; the order stays as it was."""
     if not await journal.exists():
         return False

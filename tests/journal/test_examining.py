@@ -34,7 +34,6 @@ from payments_async.journal import (
     PostgresJournal,
     SqliteJournal,
     State,
-    StoredJournal,
     archive_orders,
     copy_journal,
 )
@@ -46,7 +45,7 @@ from payments_async.journal.contract import Evidence, Outcome
 class Kept:
     """A journal, and what changes its tables by other means."""
 
-    unopened: StoredJournal
+    unopened: Journal
     do: Callable[[str], None]
 
 
@@ -156,7 +155,7 @@ async def test_archived_orders(opens: Opens, home: Home, clock: Clock, tmp_path:
             await journal.acknowledge(about.request_id, who="A. Clerk", why="a test")
         clock.pass_(100 * 86_400)
         done = await archive_orders(journal, tmp_path / "old.gz", older_than=90 * 86_400, who="A. Clerk", why="rule 7")
-        assert isinstance(journal, StoredJournal)
+        assert isinstance(journal, Journal)
         found = await journal.examine()
     assert (3, 3, ()) == (done.orders, found.orders, found.flaws)
 
@@ -167,7 +166,7 @@ async def test_a_journal_that_was_restored(home: Home, tmp_path: Path) -> None:
         await loaded(journal, 3)
         await journal.receive(delivery(), event(0, 0), owner="receiver", lease=60)
     again = home.copied()()
-    assert isinstance(again, StoredJournal)
+    assert isinstance(again, Journal)
     async with again as journal:
         assert (await journal.run(BATCH)).quarantined
         found = await journal.examine()

@@ -18,6 +18,7 @@ from journal import postgres
 from journal.factories import BATCH, claimed, loaded, permitted
 
 from payments_async.journal import (
+    Journal,
     JournalReadOnly,
     JournalTooNew,
     News,
@@ -25,7 +26,6 @@ from payments_async.journal import (
     PostgresJournal,
     SqliteJournal,
     State,
-    StoredJournal,
 )
 from payments_async.journal._postgres import _schema
 from payments_async.journal._postgres._connection import PgConnection
@@ -45,7 +45,7 @@ def in_words(step: Step, place: str) -> Step:
     return attrs.evolve(step, statements=tuple(text.replace("{s}", place) for text in step.statements))
 
 
-def versions(kind: type[StoredJournal], steps: Sequence[Step], place: str, *more: Step) -> Any:
+def versions(kind: type[Journal], steps: Sequence[Step], place: str, *more: Step) -> Any:
     """A journal as a version of the package has it that knows more steps."""
     return type(kind.__name__, (kind,), {"_steps": (*steps, *(in_words(step, place) for step in more))})
 
@@ -59,7 +59,7 @@ class Place:
         is_automatic: Opening it brings it up to date.
     """
 
-    of: Callable[..., StoredJournal]
+    of: Callable[..., Journal]
     is_automatic: bool
 
 

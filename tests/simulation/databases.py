@@ -17,7 +17,7 @@ from simulation.plans import Blow, Plan
 from simulation.postgres import Server, Trouble
 
 from payments_async.journal import PostgresJournal
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._postgres import _attendant
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Database(Machine):
         self.exists = self.exists or any(world.has(fault) for fault in BLOWS)
         server.say = world.say
 
-    def journal(self, number: int | None, **options: Any) -> StoredJournal:
+    def journal(self, number: int | None, **options: Any) -> Journal:
         """The journal of an application."""
         folder = self.state if not self._world.has("pg_machines") else self.state / f"of-{number or 0}"
         return PostgresJournal(

@@ -14,8 +14,7 @@ import attrs
 from bulk.worlds import contradiction, payout
 
 from payments_async._cli.next_steps import may_be_paid_again
-from payments_async.journal import JournalError, State
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal import Journal, JournalError, State
 from payments_async.journal._records import Sweep
 from payments_async.journal._statements._entries import SHIFT
 from payments_async.testing._simulation.loops import START
@@ -120,22 +119,22 @@ class Judge:
 
     def follow_lists(self) -> None:
         """From now on, know which complete lists the journal was told of; once in a process of ours."""
-        begin, end, loop = StoredJournal.begin_sweep, StoredJournal.end_sweep, self._world.loop
-        begun: dict[tuple[StoredJournal, int], tuple[str, float]] = {}
+        begin, end, loop = Journal.begin_sweep, Journal.end_sweep, self._world.loop
+        begun: dict[tuple[Journal, int], tuple[str, float]] = {}
 
-        async def begins(journal: StoredJournal, batch_id: str | None, **days: Any) -> Sweep:
+        async def begins(journal: Journal, batch_id: str | None, **days: Any) -> Sweep:
             at = loop.now
             sweep = await begin(journal, batch_id, **days)
             begun[journal, sweep.id] = batch_id or "", at
             return sweep
 
-        async def ends(journal: StoredJournal, sweep: Sweep, **terms: Any) -> None:
+        async def ends(journal: Journal, sweep: Sweep, **terms: Any) -> None:
             await end(journal, sweep, **terms)
             batch_id, at = begun.pop((journal, sweep.id), ("", loop.now))
             if sweep.problem is None:
                 self._lists.setdefault(batch_id, []).append(at)
 
-        StoredJournal.begin_sweep, StoredJournal.end_sweep = begins, ends  # type: ignore[assignment,method-assign]
+        Journal.begin_sweep, Journal.end_sweep = begins, ends  # type: ignore[assignment,method-assign]
 
     # --- at every look
 

@@ -28,7 +28,6 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal._engine._journal import StoredJournal
 from payments_async.outbox import Outbox
 from payments_async.testing._simulation import clocks
 from payments_async.testing._simulation.disks import Disk
@@ -138,7 +137,7 @@ class Machine:
         """Of the journal that counts."""
         return self.folder / ("journal.db" if self._number == 1 else f"journal-{self._number}.db")
 
-    def journal(self, number: int | None, **options: Any) -> StoredJournal:
+    def journal(self, number: int | None, **options: Any) -> Journal:
         """The journal of an application."""
         place = self.place if number is None else self._elsewhere.get(number, self.place)
         return SqliteJournal(place, state_folder=self.state, second_journal=ANN if self._is_second else None, **options)

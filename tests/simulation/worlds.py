@@ -30,7 +30,7 @@ from payments_async.journal import (
     OrdersDiffer,
     State,
 )
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import HandlerPolicy, Outbox, _crew
 from payments_async.sandbox import Quirks, Sandbox
@@ -267,7 +267,7 @@ class World:
         self.lives[number].kill()
         self.loop.call_later(min(seconds, 100.0), self.live, number)
 
-    def _journal(self, number: int | None) -> StoredJournal:
+    def _journal(self, number: int | None) -> Journal:
         chance = self.loop.chance
 
         def decide(_: str) -> bool:
@@ -406,7 +406,7 @@ class World:
                         elif await journal.resume(NAME, who="Ann Example", why="lunch is over"):
                             self.say("person", "resumed the outbox")
 
-    async def _send_again(self, journal: StoredJournal) -> None:
+    async def _send_again(self, journal: Journal) -> None:
         parked = [entry async for entry in journal.entries(state=State.PARKED)]
         for entry in parked:
             if not self.sandbox.executions(entry.request_id):

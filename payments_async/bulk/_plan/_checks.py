@@ -29,7 +29,7 @@ from payments_async.bulk._plan._listed import ListedPayouts
 from payments_async.bulk._plan._second_tries import issue_of, shown_statuses
 from payments_async.bulk._problems import OrderIssue
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before, tries_before
-from payments_async.journal import Journal, StoredJournal
+from payments_async.journal import Journal
 from payments_async.journal._engine._memory import Holder
 from payments_async.journal._engine._registered import RegisteredOrders
 from payments_async.journal._records import ArchivedOrder, Entry, Run
@@ -513,9 +513,9 @@ class PriorOrders:
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
         self.forgotten = await self._journal.forgotten() if self._journal is not None else ()
         journals = await asyncio.to_thread(self._journals)
-        stored = self._journal if isinstance(self._journal, StoredJournal) else None
-        if self._is_empty and (stored is None or not stored.second_journal):
-            own = None if stored is None else stored.journal_id
+        journal = self._journal
+        if self._is_empty and (journal is None or not journal.second_journal):
+            own = None if journal is None else journal.journal_id
             self.others = [holder for holder in journals if holder.journal != own]  # its outbox may hold nothing yet
         if self._is_empty or len(journals) > 1:  # what else the account has paid is not known here
             self.listed = ListedPayouts(SAME_AGAIN_DAYS)
@@ -525,7 +525,7 @@ class PriorOrders:
         """The latest batch of each journal of the account that this machine knows."""
         if self._registered is not None:
             return self._registered.journals()
-        folder = self._journal.remembered_in if isinstance(self._journal, StoredJournal) else None
+        folder = None if self._journal is None else self._journal.remembered_in
         if folder is None:
             return ()
         with closing(RegisteredOrders(folder, account_of(self._payments))) as registered:

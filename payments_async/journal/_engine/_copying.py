@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._faults import JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._moving import (
@@ -48,8 +48,8 @@ class Copied:
 
 
 async def copy_journal(
-    source: StoredJournal,
-    destination: StoredJournal,
+    source: Journal,
+    destination: Journal,
     *,
     progress: Callable[[int], object] | None = None,
     crash_at: Callable[[str], None] = lambda point: None,

@@ -1,4 +1,4 @@
-"""StoredJournal: a journal in a database, whichever that is. It holds the threads; the statements lie beside it."""
+"""Journal: a journal in a database, whichever that is. It holds the threads; the statements lie beside it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from payments_async.journal._faults import (
     RunUnknown,
     SecondJournal,
 )
-from payments_async.journal._inbox import Arrival, Backlog, Heard, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Heard, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,
@@ -109,7 +109,6 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._states import State
 from payments_async.journal._versions import Migration
-from payments_async.journal.contract import Journal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -120,10 +119,13 @@ _GIVE_BACK_AGAIN = 0.1  # seconds until it is tried again to give back what nobo
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
-class StoredJournal(Journal):
-    """The durable outbox and inbox in a database: what is the same for each, which is to submit and to read.
+class Journal(Inbox):
+    """The durable outbox and inbox, in a database: ``SqliteJournal`` or ``PostgresJournal``. Processes may share one.
 
-    A database of its own gives a journal its ``JournalDatabase``, and its own way to hear what others have committed.
+    Every method raises ``JournalUnavailable`` when the database cannot be written or read.
+
+    A database of its own gives a journal its ``JournalDatabase``, and its own way to hear what others have committed;
+    all else is the same for each, which is to submit and to read.
 
     Args:
         database: Gives the database, before it is opened: once, and again in a process that was forked off.
@@ -226,6 +228,10 @@ class StoredJournal(Journal):
         return self._database.is_new
 
     async def is_known_here(self, batch_id: str) -> bool:
+        """Whether a list was read for this batch since a machine opened the journal that had not seen it before.
+
+        Until then it may be an older copy, however often it was opened since.
+        """
         if self._unseen_at is None:
             return True
         return await self._read(_history.is_read_since, batch_id, self._unseen_at)
@@ -330,38 +336,80 @@ class StoredJournal(Journal):
         outbox: str | None = None,
         approvals: int = 0,
     ) -> Run:
+        """Begin a batch, or find it again.
+
+        Args:
+            outbox: Name of the outbox that sends it once it is loaded; without one, whoever runs the batch does.
+            approvals: How many persons other than its maker must have approved it; see ``require_approvals``.
+
+        Raises:
+            WrongAccount: The journal holds batches of another identity.
+            NotApproved: Fewer have approved it than that, or than the journal asks for, or another journal of the
+                account that this machine knows, or this one before it was restored.
+        """
         begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox, approvals)
         await self._submit("open_run", _loading.begin_run, *begin, await self._remembered_rules(identity))
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
+        """A batch as it stands.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
         return await self._read(_entries.run, batch_id)
 
     async def runs(self) -> Sequence[Run]:
+        """All batches, oldest first."""
         return await self._read(_entries.runs)
 
     async def propose(self, proposal: Proposal) -> None:
+        """Write down what a plan came to, and whose it is, so that somebody else may approve it."""
         await self._submit("propose", _approvals.propose, proposal)
 
     async def proposals(self, digest: str | None = None) -> Sequence[Proposal]:
+        """Who proposed a plan, oldest first; without a digest, the latest hundred of all proposals."""
         return await self._read(_approvals.proposals, digest)
 
     async def approve(self, digest: str, *, by: Signature, note: str) -> Approval:
+        """Approve what was proposed; once more by the same person changes nothing.
+
+        Raises:
+            NotApproved: Nobody has proposed it, or the person is its maker.
+        """
         return await self._submit("approve", _approvals.approve, digest, by, note, await self._remembered_rules())
 
     async def withdraw_approval(self, digest: str, *, by: Signature) -> Approval:
+        """Take back one's own approval: nothing more of the batch is begun by a run that starts later.
+
+        Raises:
+            NotApproved: They have not approved it.
+        """
         return await self._submit("withdraw_approval", _approvals.withdraw, digest, by)
 
     async def approvals(self, digest: str) -> Sequence[Approval]:
+        """All approvals of a plan, also those that were taken back, oldest first."""
         return await self._read(_approvals.approvals, digest)
 
     async def require_approvals(self, rule: ApprovalRule) -> None:
+        """Ask for approvals of every batch, and of each decision of a person that sends orders, from now on.
+
+        Single orders of an outbox need none when they are put.
+
+        Raises:
+            ValueError: The rule says not who sets it, or not why.
+        """
         await self._submit("require_approvals", _approvals.require, rule)
         if (memory := self._database.memory) is not None:
             now_rule = await self._read(_approvals.rule)
             await asyncio.to_thread(memory.registry.note_rule, self._database.journal_id, now_rule)
 
     async def approval_rule(self) -> ApprovalRule:
+        """How many persons have to approve each batch.
+
+        A later and stricter rule that this machine remembers holds: of this journal before it was restored, or of
+        another journal of its account.
+        """
         return rule_in_force(await self._read(_approvals.rule), await self._remembered_rules())
 
     async def _remembered_rules(self, identity: RunIdentity | None = None) -> Sequence[ApprovalRule]:
@@ -373,6 +421,10 @@ class StoredJournal(Journal):
         return await asyncio.to_thread(memory.registry.rules_of, self._database.journal_id, identity)
 
     async def forgotten(self) -> Sequence[str]:
+        """Batches that this machine saw complete in the journal, and that it lacks, in words: a backup was put back.
+
+        They were or may have been sent; so whom they paid cannot be found here.
+        """
         if (memory := self._database.memory) is None:
             return ()
         remembered = await asyncio.to_thread(memory.registry.batches_of, self._database.journal_id)
@@ -392,6 +444,29 @@ class StoredJournal(Journal):
         adoption: Adoption | None = None,
         sent: Callable[[Order], Awaitable[Evidence | None]] | None = None,
     ) -> Loaded:
+        """Write down all orders of a batch, in constant memory. The same orders again, in any sequence, change nothing.
+
+        A load that was interrupted is begun again and completed; until then nothing of the batch can be claimed. Once
+        complete, a batch holds these orders for good.
+
+        Args:
+            orders: Walked through once. What is an ``AsyncIterable``, as the orders of a file are, stops nobody else
+                meanwhile; anything else is read on the event loop, to which it may belong.
+            owner: Who loads, so that two do not at once.
+            adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
+                one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
+            sent: Tells how an order ended that the caller's session has sent by itself: it is not sent from here then.
+
+        Raises:
+            OrdersArchived: Some of these orders ended long ago, and have left for an archive. Nothing was sent.
+            HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these
+                orders and may have sent them. Nothing of the batch can be claimed.
+            OrdersDiffer: A request id with another body, one of another batch, or, once complete, an order more or
+                less. It names them. Nothing was sent, nothing was added to a complete batch.
+            SecondJournal: This machine has another journal of the account, and no person has said why there are two.
+            LoadBusy: Another process is loading.
+            RunUnknown: ``open_run`` comes first.
+        """
         begun: list[_loading.Load] = []  # known also where this is cancelled before it is told
 
         def begin(commit: Commit) -> _loading.Load:
@@ -438,6 +513,13 @@ class StoredJournal(Journal):
     # The outbox: single orders
 
     async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
+        """Begin an outbox, or find it again: a batch of this name that never ends, whose orders are put one by one.
+
+        Raises:
+            WrongAccount: The journal holds batches of another identity.
+            OrdersDiffer: A batch has this name.
+            SecondJournal: This machine has another journal of the account, and no person has said why there are two.
+        """
         async with self._left_behind() as (dead, left):
             await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8), dead, left)
         run = await self.run(name)
@@ -472,6 +554,32 @@ class StoredJournal(Journal):
         sent: Evidence | None = None,
         body: bytes | None = None,
     ) -> asyncio.Future[Placed]:
+        """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
+
+        It is begun when this is called, and done also when nobody waits for it.
+
+        An order that a notification, or a list read since the journal may have forgotten some, has told of before is
+        not sent. One that has left for an archive is there as it ended, and is not sent either.
+
+        Args:
+            not_before: Unix seconds before which it is not sent.
+            priority: Higher ones go first, among orders that wait in the same hands.
+            owner: Who works the outbox, and will send it; then it is put into their chunk. Without one, anybody may
+                claim it; so may everybody that which is due in more than a minute.
+            chunk: The one they hold, if any. Where it is full, or lost, another one is leased for them.
+            permits: They send it at once: it is permitted in the same commit, by the rules of ``permit``, if it is new
+                and due. When this raises, nothing may be sent.
+            adoption: A named person's word that it is sent from here, though another journal holds it, or this one
+                held it before it was restored.
+            sent: How it ended, accepted or unknown, where the caller's session has sent it by itself. A new order is
+                written down so, and is not sent from here.
+            body: What ``write_order`` made of the order, where the caller has done that.
+
+        Raises:
+            OrdersDiffer: The journal holds another order under this request id.
+            HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored.
+            RunUnknown: ``open_outbox`` comes first.
+        """
         if self._database.memory is not None and name not in self._registrars:
             raise RunUnknown(f"the outbox {name} was not opened")
         registrar = self._registrars.get(name)
@@ -516,6 +624,7 @@ class StoredJournal(Journal):
 
     @property
     def shares_transactions(self) -> bool:
+        """Whether an application's transaction may hold orders and marks of this journal: in a database, not a file."""
         return False
 
     async def lay(
@@ -528,16 +637,39 @@ class StoredJournal(Journal):
         priority: int = 0,
         body: bytes | None = None,
     ) -> Entry:
+        """Put one order within a transaction of the application's own: into the tray, whence ``take`` takes it.
+
+        With one statement and no lock. It is there if, and only if, that transaction is committed. The same order
+        again changes nothing.
+
+        Args:
+            connection: An open connection of asyncpg, psycopg or SQLAlchemy on which a transaction has begun.
+            body: As for ``put``.
+
+        Raises:
+            OrdersDiffer: The journal, its tray or one of its archives holds another order under this request id.
+            JournalRefused: It lies in the tray, and could not be taken.
+            RunUnknown: ``open_outbox`` comes first.
+            NotAJournal: The connection leads to a database without this journal.
+            TypeError, ValueError: It is no such connection, or in no transaction.
+        """
         raise ValueError(_NO_DATABASE)
 
     async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
+        """Orders in the tray of an outbox with higher ids than this, lowest first.
+
+        Args:
+            stuck: Those that could not be taken, and not those that wait.
+        """
         return ()
 
     async def laid_since(self, seen: int, *, timeout: float) -> int:
+        """Wait until anybody has laid something in the tray since, as ``committed`` does for all else."""
         await asyncio.sleep(timeout)  # nothing is ever laid beside a file
         return seen
 
     async def count_laid(self, name: str) -> tuple[int, int]:
+        """How many orders lie in the tray of an outbox, and how many of these could not be taken."""
         return 0, 0
 
     async def take(
@@ -550,53 +682,104 @@ class StoredJournal(Journal):
         lease: float = 30.0,
         permits: Collection[int] = (),
     ) -> Mapping[int, Placed | Exception]:
+        """Take orders out of the tray, and put them, all in one commit: by their ids there.
+
+        What cannot be put stays, with its problem in words, and holds up none of the others; what is one of a batch
+        that is being loaded just stays. Those that somebody else has taken are left out.
+
+        Whoever has taken any looks into the tray again and again for the next two seconds: for so long nobody may hear
+        of more by ``laid_since``.
+
+        Args:
+            owner, chunk, lease: As for ``put``.
+            permits: Those of them that are sent at once, as ``permits`` of ``put``.
+        """
         return {}
 
     async def drop_laid(self, name: str, request_id: str, *, who: str, why: str) -> None:
+        """A named person has seen that an order could not be taken, and it is not to be sent.
+
+        Raises:
+            OrderUnknown: There is no such order in the tray that could not be taken.
+        """
         raise OrderUnknown(f"no order {request_id} of the outbox {name} could not be taken")
 
     async def waiting(self, name: str, *, owner: str | None = None) -> Sequence[Waiting]:
+        """The runs of an outbox in which something is not done, oldest first.
+
+        Args:
+            owner: Whose chunks are looked at for orders that may be sent again since they were leased.
+        """
         return await self._read(_puts.waiting, name, self._database.now(), owner)
 
     async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
+        """Remember what a list has shown and the journal does not hold; ``put`` finds it there."""
         if sightings:
             await self._submit("note_sightings", _puts.note_sightings, sightings)
 
     async def held_up(self, name: str) -> HeldUp:
+        """What of an outbox waits for a person: chunks in quarantine, batches that are not here whole."""
         return await self._read(_puts.held_up, name, self._database.now())
 
     async def strangers(self, name: str) -> int:
+        """How many orders lists have shown, since an outbox was last looked for, that the journal does not hold.
+
+        Another journal, or another program, pays from the same account.
+        """
         return await self._read(_puts.strangers, name)
 
     async def pause(self, name: str, *, who: str, why: str) -> None:
+        """Let nothing be sent from an outbox until somebody resumes it; orders are put all the same."""
         await self._submit("pause", _puts.pause, name, who, why)
 
     async def resume(self, name: str, *, who: str, why: str) -> bool:
+        """A named person lets an outbox send again; tells whether it was paused."""
         return await self._submit("resume", _puts.resume, name, who, why)
 
     async def paused(self, name: str) -> Pause | None:
+        """Who paused an outbox, and why; ``None`` where it sends."""
         return await self._read(_puts.paused, name)
 
     async def begin_day(self, name: str, day: str, spent: Decimal) -> Decimal:
+        """What an outbox had spent in all when a day began: as whoever saw that day first has put it down.
+
+        Of a day before the last one that began it is what it was for that: a clock that is set back begins none.
+        """
         return await self._submit("begin_day", _puts.begin_day, name, day, spent)
 
     # The outbox: chunks, permits, outcomes
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
+        """Lease the first free chunk with planned orders for so many seconds; ``None`` when there is none.
+
+        What the last holder left ``sending`` is unknown from then on.
+
+        Raises:
+            RunUnknown: The batch is not loaded.
+            HeldElsewhere: Another journal of this machine has adopted orders of it.
+        """
         await self._check_adopted(batch_id)
         async with self._left_behind() as (dead, left):
             asked = (batch_id, owner, self._database.holder, lease, dead, left)
             return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
+        """Prolong a lease, which may have run out as long as nobody took it over. Raises ``LeaseLost`` otherwise."""
         await self._check_adopted(chunk.batch_id)
         until = await self._submit("renew_chunk", _permits.renew_chunk, chunk, lease, droppable=True)
         return attrs.evolve(chunk, lease_until=until)
 
     async def release_chunk(self, chunk: Chunk) -> None:
+        """Give a chunk back at once. To be called when nothing of it is under way any more."""
         await self._submit("release_chunk", _permits.release_chunk, chunk)
 
     async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
+        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now.
+
+        Args:
+            owner: Those of this owner instead, of any batch, whose leases are good: it has nothing in hand. The answer
+                to a claim may have been lost, and then it does not know what to release.
+        """
         if owner is not None:
             return await self._submit("expire_chunks", _permits.give_back_all, owner)
         async with self._left_behind() as (dead, left):
@@ -606,6 +789,7 @@ class StoredJournal(Journal):
             return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead, left)
 
     async def chunks(self, batch_id: str) -> Chunks:
+        """How the chunks of a batch stand."""
         return await self._read(_permits.chunks, batch_id, self._database.now())
 
     @asynccontextmanager
@@ -618,16 +802,32 @@ class StoredJournal(Journal):
                 yield dead, left
 
     def follow_departures(self, owner: str) -> Callable[[Permit], None]:
+        """What to call for each permit before its first byte leaves, from now on, by all who send as this owner.
+
+        So a process that died is known not to have sent what it was permitted and never called this for. A lease that
+        the owner has taken before is not followed.
+        """
         memory = self._database.memory
         self._departures.begin(None if memory is None else memory.folder, self._database.journal_id, owner)
         return self._departures.mark
 
     def heed(self, service_clock: Callable[[], float | None]) -> None:
+        """Know the service's clock, in Unix seconds, ``None`` where it has told nothing: it dates its list by that.
+
+        Where our own is more than half a day ahead of it, permits are dated by the service's: else an order would be
+        looked for in days in which it was not sent, once our clock is right. Where it is a minute to half a day behind,
+        as well: else what is to be waited for after a permit would be over too early.
+        """
         self._writer.service_clock = service_clock
 
     async def permit(
         self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
     ) -> Permit | NotPermitted:
+        """Ask to send one order once; in the same commit, record the outcome of the one before.
+
+        When this raises, nothing may be sent, and the outcome has to be recorded again. When it is cancelled the
+        outcome is recorded, and a permit that was granted is given back: it never reached the caller, so nothing left.
+        """
         request = _permits.PermitRequest(chunk, claimed, after)
         asked = self._writer.submit("permit", request, together=_permits.grant_all, droppable=after is None)
         try:
@@ -641,32 +841,70 @@ class StoredJournal(Journal):
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
+        """Write down how an attempt ended. Taken at any time, also when the lease was lost; also when cancelled."""
         return await self._writer.submit("record", _permits.EndedAttempt(outcome), together=_permits.record_all)
 
     # The outbox: evidence and persons
 
     async def apply_evidence(self, evidence: Evidence) -> Finding | None:
+        """Write down what was found out about an order; ``None`` when the journal holds no such order."""
         work = partial(_evidence.apply_evidence, evidence=evidence)
         return await self._writer.submit("apply_evidence", work, together=_evidence.apply_all)
 
     async def park(
         self, request_id: str, *, detail: str, sent_at: float | None = None, since: float | None = None
     ) -> Finding:
+        """Two clean sweeps of a closed window did not find an unknown order: a person has to decide.
+
+        Where a person has given a listing deadline that holds for it, it is planned again by that word instead. Else
+        the reason why not is kept with ``detail``.
+
+        Args:
+            sent_at: Unix seconds of the permit that the sweeps were about. If the order has had another permit since,
+                they say nothing of it, and it stays as it is.
+            since: Unix seconds by the service's clock at which the first of these sweeps began, 0 where that is not
+                known; ``None`` parks it whatever was given.
+        """
         remembered = () if since is None else await self._remembered_rules()
         return await self._submit("park", _listing_deadlines.park, request_id, detail, sent_at, since, remembered)
 
     async def give_listing_deadline(self, deadline: ListingDeadline, *, who: str | Signature, why: str) -> None:
+        """A named person answers for it that the service lists in time what it has carried out.
+
+        An unknown order that two clean sweeps after that time do not show never arrived, by that word: it is planned
+        again, once, as that person's decision. That is so where nothing else speaks of it, and within the limits. For
+        its currency the word takes the place of the one before.
+
+        Raises:
+            NotApproved: The journal asks for approvals, and too few others have approved this very word.
+        """
         decided = (deadline, _signed(who, why), why, await self._remembered_rules())
         await self._submit("give_listing_deadline", _listing_deadlines.give, *decided)
 
     async def withdraw_listing_deadline(self, currency: str | None, *, who: str | Signature, why: str) -> bool:
+        """A named person takes back the word for a currency: orders are parked again. Tells whether there was one."""
         taken_back = (currency, _signed(who, why), why)
         return await self._submit("withdraw_listing_deadline", _listing_deadlines.withdraw, *taken_back)
 
     async def listing_words(self) -> Sequence[ListingWord]:
+        """The listing deadline that was given last for each currency, also where it holds no more."""
         return await self._read(_listing_deadlines.words, self._database.now())
 
     async def write_off(self, request_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> Entry:
+        """A named person states that a parked order never arrived: it is planned again.
+
+        What contradicted that until then (a notification about an order that was never sent from here, a transaction
+        of another amount) they call false with it: it is disputed, and neither it nor a repeat of it moves the order
+        again. What is new later counts.
+
+        Args:
+            seen: ``Entry.updated_at`` of the order as that person saw it: if anything was learned since, it is refused.
+
+        Raises:
+            NotApproved: The journal asks for approvals, and too few others have approved this very decision.
+            NotParked: It is not parked, or has changed since it was seen.
+            OrderUnknown: There is no such order.
+        """
         moments = {} if seen is None else {request_id: seen}
         (entry,) = await self.write_off_all((request_id,), who=who, why=why, seen=moments)
         return entry
@@ -674,11 +912,23 @@ class StoredJournal(Journal):
     async def write_off_all(
         self, request_ids: Sequence[str], *, who: str | Signature, why: str, seen: Mapping[str, float] | None = None
     ) -> Sequence[Entry]:
+        """Write off several orders in one decision, as ``write_off`` does one: all of them or none.
+
+        Args:
+            seen: ``Entry.updated_at`` of the orders as that person saw them, by request id.
+        """
         decided = (tuple(request_ids), _signed(who, why), why, seen or {}, await self._remembered_rules())
         await self._submit("write_off", _evidence.write_off, *decided)
         return [await self._entry(request_id) for request_id in request_ids]
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        """A named person has seen the conflict of an order: it is kept in the history and counted no more.
+
+        The same evidence again is no new conflict; any other is.
+
+        Args:
+            seen: ``Entry.updated_at`` of the order as that person saw it: a conflict that came since then stands.
+        """
         await self._submit("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
         return await self._entry(request_id)
 
@@ -691,29 +941,82 @@ class StoredJournal(Journal):
         seen: float | None = None,
         request_ids: Collection[str] | None = None,
     ) -> int:
+        """A named person states that the orders of quarantined chunks were looked up: tells how many chunks.
+
+        It asks for what parking an order asks for: two clean sweeps, after the grace time (``Run.awaits``). For an
+        outbox, what is put from now on is sent too.
+
+        Args:
+            seen: ``Run.quarantined_at`` of the batch as that person saw it: if the journal was found to be a copy
+                again since then, it is refused.
+            request_ids: Orders that the service surely never had: with every planned order of the batch named,
+                nothing is awaited. That is recorded.
+
+        Raises:
+            NotLookedFor: Something is still awaited, or planned orders were not named.
+        """
         decided = (batch_id, _signed(who, why), why, seen, request_ids, await self._remembered_rules())
         return await self._submit("lift_quarantine", _evidence.lift_quarantine, *decided)
 
     # The outbox: sweeps
 
     async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
+        """Note that the service's list of these days is read from now on, and compared with the journal row by row.
+
+        It counts once it has ended, for the batch it was made for, until the journal is found to be a copy again.
+
+        Args:
+            batch_id: ``None`` where it is made for none in particular.
+            since, until: First and last day; ``since`` lies a day before the first moment that matters, for the
+                service names no time zone.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
         return await self._submit("begin_sweep", _history.begin_sweep, batch_id, since, until)
 
     async def end_sweep(self, sweep: Sweep, *, grace: float = GRACE, interval: float = INTERVAL) -> None:
+        """Note how it ended: ``rows``, ``requests``, ``counted``, ``clean`` and ``problem`` of this sweep.
+
+        Args:
+            grace: Seconds since the journal was found to be copied or restored, before which none counts as clean.
+            interval: Seconds between two that do.
+        """
         await self._submit("end_sweep", _history.end_sweep, sweep, grace, interval)
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
+        """The latest sweeps that were made for a batch, or for any, at most 1,000; oldest first."""
         return await self._read(_history.sweeps, batch_id)
 
     async def is_looked_for(self, batch_id: str | None = None) -> bool:
+        """Whether a list was read to its end since this journal was made and since it was last found to be a copy.
+
+        Args:
+            batch_id: Only a list of all days since this batch was made, read for it, counts; and nothing must be
+                awaited any more where the journal was found to be a copy (``Run.awaits``).
+        """
         return await self._read(_history.is_looked_for, batch_id)
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
+        """Unix seconds of the first permit of all orders in these states, earlier attempts included, or ``None``.
+
+        Args:
+            after: Orders whose last permit is older are left out.
+        """
         return await self._read(_history.sent_since, batch_id, states, after)
 
     # The outbox: duties
 
     async def take_duty(self, name: str, owner: str, *, lease: float) -> bool:
+        """Ask for what one of all who share this journal does for the others; tells whether it is the owner's now.
+
+        It is for so many seconds, and is asked for again before they are over. Who dies loses it at once, where that
+        can be known. It keeps two from doing the same work, and nothing depends on that: one who was stopped and wakes
+        up may be at it beside the next.
+
+        Args:
+            owner: A name that nobody else has.
+        """
         holder = self._database.holder or None
         async with self._database.dead() as dead:
             if not dead and await self._read(_duties.is_with_another, name, owner, holder, lease, self._database.now()):
@@ -722,14 +1025,26 @@ class StoredJournal(Journal):
             return await self._submit("take_duty", _duties.take_duty, name, owner, holder, lease, dead, droppable=True)
 
     async def leave_duty(self, name: str, owner: str) -> None:
+        """Give a duty back at once. Harmless for one that is not the owner's."""
         await self._submit("leave_duty", _duties.leave_duty, name, owner, self._database.holder or None)
 
     # The outbox: the pace of all
 
     async def pace(self) -> SharedPace:
+        """How fast all may send who share this journal; a look, and no commit."""
         return await self._read(_pacing.pace, self._database.now())
 
     async def name_rate(self, owner: str, rate: float, *, lease: float) -> SharedPace:
+        """Say at which rate all who share this journal may send together; tells what counts now.
+
+        The lowest counts that anybody at work names, and whoever names none keeps to it. It is kept when nobody is at
+        work any more, until another one is named.
+
+        Args:
+            owner: A name that nobody else has.
+            rate: Orders a second; infinity for no limit.
+            lease: Seconds for which the owner counts as at work; it is named again before they are over.
+        """
         check_number("rate", rate, above_zero=True, unit="orders a second, or infinity for no limit")
         self._has_named = True
         holder = self._database.holder or None
@@ -737,48 +1052,100 @@ class StoredJournal(Journal):
             return await self._submit("name_rate", _pacing.name_rate, owner, holder, rate, lease, dead, droppable=True)
 
     async def leave_pace(self, owner: str) -> None:
+        """Say that somebody who has named a rate is not at work any more. Harmless for one that has not."""
         await self._submit("leave_pace", _pacing.leave_pace, owner)
 
     async def reserve_turns(self, count: int) -> Turns:
+        """Ask for the next turns of the rate of all, before permits are asked for: so many or fewer, or none yet.
+
+        Each is for one order and for its moment alone; one that is not used is gone.
+        """
         return await self._submit("reserve_turns", _pacing.reserve_turns, count, droppable=True)
 
     async def cool_down(self, seconds: float, *, why: str) -> None:
+        """Let nobody who shares this journal begin anything for so many seconds, 900 at most: the service asks for it.
+
+        Args:
+            why: In its words.
+        """
         check_number("seconds", seconds)
         await self._submit("cool_down", _pacing.cool_down, seconds, why)
 
     def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
+        """The unknown, parked or accepted orders of all that an outbox sends, some thousands at a time.
+
+        Of the failed ones those that a notification alone says have failed.
+        """
         return self._pages(_open.open_after(outbox, state))
 
     # The outbox: looking
 
     async def entry(self, request_id: str) -> Entry | None:
+        """One order. Ids that differ in letters alone are one: ``Entry.request_id`` tells how it is written."""
         return await self._read(_entries.entry, request_id)
 
     async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+        """Those of these orders that the journal holds and that can be read, by the request ids asked for."""
         return await self._read(_entries.entries_of, request_ids)
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
+        """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
         return self._stream(_entries.entries_after(batch_id, state))
 
     def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
+        """Every order of a batch with what brought it to where it stands, some hundreds at a time; constant memory.
+
+        Each of these portions can be walked through once, in any thread. An order and its decision are of one moment.
+        The sequence is that of ``entries``.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
         return self._pages(_history.standings_after(batch_id))
 
     def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
+        """Orders that may be paid yet, and those that were accepted or paid since then, in portions as ``standings``.
+
+        Args:
+            since: Unix seconds; compared with the last change of an order.
+            but: A batch that is left out.
+        """
         return self._pages(_entries.paid_after(since, but))
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
+        """Orders with a contradiction that nobody has acknowledged, as far as they can be read."""
         return self._stream(_entries.entries_after(batch_id, None, conflicts=True))
 
     async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
+        """Counts and sums of a batch, or of all; cheap at any size.
+
+        Args:
+            outbox: Of what one outbox sends alone: single orders and batches.
+        """
         return await self._read(_entries.progress, batch_id, outbox)
 
     async def oldest(self, outbox: str) -> Mapping[State, float]:
+        """Unix seconds since which orders of an outbox that are due wait to be sent, and others are unknown or parked.
+
+        States in which there is none are left out.
+        """
         return await self._read(_entries.oldest, outbox, self._database.now())
 
     async def history(self, request_id: str) -> Sequence[Happening]:
+        """All that is known of one order, in time.
+
+        Raises:
+            OrderUnknown: There is no such order.
+        """
         return await self._read(_history.history, request_id)
 
     async def traces(self, request_id: str) -> Sequence[Happening]:
+        """What is known of an order that the journal does not hold, in time: such an order may have been paid.
+
+        That a list showed it, that it was notified of, that it lies in the tray (``laid``), that another journal of
+        this machine has it, or this one had it before it was restored (``registered``, by nobody). For one that it
+        holds there is ``history``.
+        """
         found = list(await self._read(_history.traces, request_id))
         if (memory := self._database.memory) is not None:
             for one in await asyncio.to_thread(memory.registry.holders_of, request_id):
@@ -800,9 +1167,19 @@ class StoredJournal(Journal):
             after = page[-1].id
 
     async def decisions(self, batch_id: str) -> Sequence[Happening]:
+        """What named persons decided about a batch as a whole, in time; those about an order are in its history.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
         return await self._read(_history.decisions, batch_id)
 
     async def old_orders(self, *, older_than: float) -> AsyncIterator[Sequence[OldOrder]]:
+        """Orders that may leave for an archive, some hundreds at a time; constant memory. Nothing is changed.
+
+        Those that ended and were not changed for so many seconds, that nothing contradicts, of which no handler has
+        still to hear and no notification waits. Single orders of an outbox one by one; of a batch all, or none yet.
+        """
         if not older_than > 0:
             raise ValueError("older_than: must be above 0")
         async for page in self._pages(_archiving.old_after(self._database.now() - older_than)):
@@ -810,46 +1187,84 @@ class StoredJournal(Journal):
                 yield some
 
     async def begin_archive(self, path: str, *, who: str, why: str) -> int:
+        """Note a file that orders will leave for, as a named person wants; tells its number."""
         return await self._submit("begin_archive", _archiving.begin_archive, path, who, why)
 
     async def prune_orders(self, archive: int, orders: Sequence[OldOrder]) -> int:
+        """Let orders leave that were written to an archive, and are on disk there; tells how many did.
+
+        Those of which more was learned since they were read stay. What stays of the others is what tells that they
+        were: their ids, a digest of what they said and how they ended. They are counted by ``progress`` as before, none
+        of them is ever taken again, and what is told of one later is known to be about it.
+        """
         return await self._submit("prune_orders", _archiving.prune_orders, archive, orders)
 
     async def end_archive(self, archive: int) -> None:
+        """Note that nothing more leaves for a file."""
         await self._submit("end_archive", _archiving.end_archive, archive)
 
     async def archives(self) -> Sequence[Archive]:
+        """All files that orders have left for, oldest first."""
         return await self._read(_archived.archives)
 
     async def archived_of(self, request_ids: Sequence[str]) -> Mapping[str, ArchivedOrder]:
+        """Those of these orders that have left for an archive, by the request ids asked for."""
         return await self._read(_archived.archived_of, request_ids)
 
     async def unmatched_events(self) -> int:
+        """Notifications about orders this journal never sent."""
         return await self._read(_notifications.unmatched)
 
-    # The outbox: changes
+    # The outbox: changes. Whatever moves an order writes its change in the same commit; nothing passes by. None is
+    # written when an order becomes planned or sending, nor when it is contradicted and stays where it stands. Batches
+    # that belong to no outbox have none. A change waits for a handler if its state was heard of by its outbox when it
+    # was written; several processes may share them: ``claim_changes`` leases a change to one of them for a while.
 
     async def hear(self, outbox: str, states: Collection[State]) -> None:
+        """From now on, changes to these states wait for handlers, for good: also while none of them runs.
+
+        Raises:
+            ValueError: Of ``planned`` and ``sending`` nobody hears.
+        """
         await self._submit("hear", _changes.hear, outbox, states)
 
     async def hearings(self, outbox: str) -> Sequence[Hearing]:
+        """The states that an outbox hears of, and when each was last asked for."""
         return await self._read(_changes.hearings, outbox)
 
     async def forget_changes(self, outbox: str, state: State, *, who: str, why: str) -> int:
+        """No handler hears of a state any more, says a named person: what waits is let go. Tells how much that was.
+
+        Dead letters stay. A handler that is registered again hears of what comes after that.
+
+        Raises:
+            ValueError: A process asked for it a moment ago.
+        """
         return await self._submit("forget_changes", _changes.forget, outbox, state, who, why)
 
     async def last_change(self) -> int:
+        """The newest id, or 0."""
         return await self._read(_changes.last)
 
     async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
+        """Changes with a higher id than this, lowest first, whoever handles them; of one outbox or of any."""
         return await self._read(_changes.after, outbox, after, limit)
 
     async def states_since(self, outbox: str, after: int) -> tuple[int, frozenset[State]]:
+        """The newest id of an outbox's changes, and to which states orders came after this one; or this one, and none.
+
+        For whoever waits for no order in particular: it takes as long for thousands of changes as for a few.
+        """
         return await self._read(_changes.states_since, outbox, after)
 
     async def claim_changes(
         self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int
     ) -> Sequence[Change]:
+        """Lease due, unleased changes to these states that wait for a handler, so many at most.
+
+        Fresh ones come first, oldest first, and then those that failed before, so that these hold up nothing. What a
+        dead process held is fresh. One whose order cannot be read is a dead letter from then on.
+        """
         async with self._database.dead() as dead:
             may_read = not dead and self._reading is not None
             if may_read and not await self._read(_changes.is_due, outbox, states, self._database.now()):
@@ -859,35 +1274,54 @@ class StoredJournal(Journal):
             return await self._submit("claim_changes", _changes.claim, *asked, droppable=True)
 
     async def release_changes(self, owner: str) -> None:
+        """Give back at once every lease that ``owner`` took through this journal, and none of a namesake elsewhere."""
         await self._submit("release_changes", _changes.release, self._database.holder, owner)
 
     async def note_change_done(self, change_id: int, handler: str) -> None:
+        """One handler has finished with the change."""
         await self._submit("note_change_done", _changes.note_done, change_id, handler)
 
     async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
+        """Within the application's own transaction, remember that a handler is told of a change; whether it was not.
+
+        Whoever asks while another transaction has marked it waits for that one's end.
+
+        Args:
+            connection: As ``Journal.lay`` is given it.
+        """
         raise ValueError(_NO_DATABASE)
 
     async def was_told(self, change_id: int, handler: str) -> bool:
+        """Whether a transaction that remembers it was committed."""
         raise ValueError(_NO_DATABASE)
 
     async def finish_changes(
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
     ) -> None:
+        """These are ``handled`` or ``dead``, in one commit. What was finished before stays as it is."""
         await self._submit("finish_changes", _changes.finish, tuple(change_ids), status, error)
 
     async def retry_change(self, change_id: int, *, delay: float, error: str) -> None:
+        """Count a try, give the lease back and make the change due again after ``delay`` seconds."""
         await self._submit("retry_change", _changes.retry, change_id, delay, error)
 
     async def revive_changes(self, change_id: int | None = None) -> int:
+        """Make one dead change, or all of them, wait for a handler again; tells how many."""
         return await self._submit("revive_changes", _changes.revive, change_id)
 
     def dead_changes(self) -> AsyncIterator[Change]:
+        """Changes that are dead letters, oldest first."""
         return self._stream(_changes.dead_after)
 
     async def change_backlog(self, outbox: str | None = None) -> Backlog:
+        """How many changes wait for a handler or are dead letters, and when the oldest that waits was written."""
         return await self._read(_changes.backlog, outbox)
 
     async def prune_changes(self, *, older_than: float) -> int:
+        """Forget changes of more than so many seconds ago that wait for nobody; tells how many.
+
+        Dead letters stay, and so does the newest change: no lower id is given after it.
+        """
         if not older_than > 0:
             raise ValueError("older_than: must be above 0")
         before, pruned, last = self._database.now() - older_than, 0, 0
@@ -944,6 +1378,7 @@ class StoredJournal(Journal):
         return self._stream(_pending.dead_after(self._database))
 
     def unmatched(self) -> AsyncIterator[StoredEvent]:
+        """These, oldest first: who ordered them?"""
         return self._stream(_pending.unmatched_after(self._database))
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
@@ -964,6 +1399,13 @@ class StoredJournal(Journal):
         return await self._read(_notifications.finals_since, heard, is_wanted)
 
     async def prune_inbox(self, *, older_than: float) -> Pruned:
+        """Forget notifications that came, the last time, more than so many seconds ago.
+
+        Kept whatever their age are those that wait or are dead letters, those about an order without a final outcome
+        or with a contradiction nobody has acknowledged, and the newest one. One that is forgotten and sent again is
+        new, and an order that is loaded after it was forgotten is not known to have been told of. What it settled
+        stays settled, and the order's history still tells by what. The file's room is used again; it does not shrink.
+        """
         if not older_than > 0:
             raise ValueError("older_than: must be above 0")
         before, last, pruned = self._database.now() - older_than, 0, Pruned()

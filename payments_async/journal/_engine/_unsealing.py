@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from payments_async._values.frozen import frozen
 from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._memory import Memory, TakenBack
 from payments_async.journal._faults import JournalCorrupt, JournalUnavailable, MoveStands, NotAJournal, NotMoved
 from payments_async.journal._records import check_named
@@ -41,8 +41,8 @@ class Unsealed:
 
 
 async def unseal_journal(
-    source: StoredJournal,
-    destination: StoredJournal,
+    source: Journal,
+    destination: Journal,
     *,
     who: str,
     why: str,

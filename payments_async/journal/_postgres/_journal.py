@@ -15,7 +15,7 @@ from payments_async._values.amounts import amount_text
 from payments_async._values.request_ids import plain_id
 from payments_async._wire.bodies import write_order
 from payments_async._wire.orders import Order
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._faults import (
     JournalClosed,
@@ -41,7 +41,7 @@ _DEAF = (
 )
 
 
-class PostgresJournal(StoredJournal):
+class PostgresJournal(Journal):
     """The durable outbox and inbox in a namespace of a PostgreSQL database. Any number of machines may share it.
 
     What a method returned is on disk there (``synchronous_commit``). The methods and what they promise are those of

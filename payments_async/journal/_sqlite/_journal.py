@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._records import Adoption
 from payments_async.journal._sqlite import _opening
@@ -20,7 +20,7 @@ from payments_async.journal._versions import Step
 _LOOK_AGAIN, _LOOK_AGAIN_MAX, _OF_QUIET = 0.05, 0.5, 0.05
 
 
-class SqliteJournal(StoredJournal):
+class SqliteJournal(Journal):
     """The durable outbox and inbox in one SQLite file. Several processes of one machine may share it.
 
     Write-ahead log, ``synchronous=FULL``: what a method returned survives a power cut. The methods and what they

@@ -16,7 +16,7 @@ from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signatures import signature
 from payments_async.bulk import Batch
-from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal, StoredJournal
+from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal
 
 Digest = Annotated[str, typer.Argument(help="The digest of the plan, all 64 digits of it.")]
 
@@ -139,7 +139,7 @@ async def bulk_approvals(
     return Exit.FINE
 
 
-async def _may_ask_for_less(screen: Screen, journal: StoredJournal, rule: ApprovalRule) -> bool:
+async def _may_ask_for_less(screen: Screen, journal: Journal, rule: ApprovalRule) -> bool:
     """Whether a rule may be given up: a person in a hurry is shown whose it was."""
     before = await journal.approval_rule()  # also one that a backup has forgotten: the machine remembers it
     if rule.needed >= before.needed and (before.shared_logins or not rule.shared_logins or not before.needed):
@@ -154,7 +154,7 @@ async def _may_ask_for_less(screen: Screen, journal: StoredJournal, rule: Approv
     return screen.confirmed(question, otherwise="nothing was changed")
 
 
-async def _rows(screen: Screen, journal: StoredJournal) -> list[dict[str, object]]:
+async def _rows(screen: Screen, journal: Journal) -> list[dict[str, object]]:
     """What was proposed, as it is shown; for machines in full."""
     rows, documents = [], []
     for one in await journal.proposals():
