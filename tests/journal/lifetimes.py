@@ -78,7 +78,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
                 await journal.load(BATCH, _interrupted(), owner=owner)
             await journal.receive(delivery(b"early"), event(0, 0), owner=owner, lease=0)
         await journal.load(BATCH, orders(COUNT), owner=owner)
-        await journal.expire_chunks()
+        await journal.expire_chunks(BATCH)  # which commits, whatever is to be done
         await serve(journal, owner)
         await pace(journal, owner)
         await adopt(journal, path.with_name("lost.db"), owner)

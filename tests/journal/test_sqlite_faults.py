@@ -497,7 +497,7 @@ async def test_a_journal_opened_again_while_its_last_commit_is_under_way(path: P
     await loaded(journal)
     (before,) = _writing()
     is_last.set()
-    last = asyncio.ensure_future(journal.expire_chunks())
+    last = asyncio.ensure_future(journal.expire_chunks(BATCH))  # which commits, whatever is to be done
     closing = asyncio.ensure_future(journal.aclose())
     assert await asyncio.to_thread(reached.wait, 30)
     closing.cancel()  # as a second ctrl-c does

@@ -426,10 +426,16 @@ def _check_tables(connection: sqlite3.Connection, steps: Sequence[Step]) -> None
 def _columns_after(steps: tuple[Step, ...]) -> set[str]:
     """Every column of a journal that these steps made."""
     with closing(sqlite3.connect(":memory:")) as pattern:
-        for step in steps:
-            for statement in step.statements:
-                pattern.execute(statement)
+        pattern.deserialize(_pattern(steps))
         return _columns(pattern)
+
+
+@cache
+def _pattern(steps: tuple[Step, ...]) -> bytes:
+    """The file of a journal that these steps made, and nobody has used: made once, for it takes longer than a use."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as pattern:
+        migrate(pattern, new=True, steps=steps)
+        return pattern.serialize()
 
 
 def _columns(connection: sqlite3.Connection) -> set[str]:
@@ -536,11 +542,14 @@ def _make(
     except OSError as error:
         raise JournalUnavailable(f"{path} cannot be made ({error.strerror})") from error
     try:
+        unfinished.write_bytes(_pattern(tuple(steps)))  # the checkpoint brings it to the disk
         connection = open_writer(unfinished, busy_timeout=0.0)
         try:
-            migrate(connection, new=True, steps=steps)
+            migrate(connection, steps=steps)
             about = fill(connection) | {"epoch": inode_of(unfinished), "birth": birth_of(unfinished) or ""}
+            connection.execute("BEGIN")
             connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", about.items())
+            connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file alone is the journal
         finally:
             connection.close()
