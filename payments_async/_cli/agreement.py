@@ -22,17 +22,18 @@ _LARGEST = 10  # payouts that are shown of many
 _CONCERNS = 5  # of many
 
 
-async def agreed(screen: Screen, payments: PaymentsSession, made: Plan, question: str) -> bool:
+async def agree(screen: Screen, payments: PaymentsSession, made: Plan, question: str, *, otherwise: str) -> None:
     """Show what would be paid, and ask. With ``--show-personal`` every payout is shown, else the largest.
 
     At a terminal names and numbers stand in full, unless ``--mask`` is given.
 
     Raises:
+        Declined: It is a no.
         BadInput: There is no terminal to ask at, or the file was changed meanwhile.
     """
     if screen.can_ask:
         await show_orders(screen, payments, made)
-    return screen.confirmed(question, otherwise="nothing was sent")
+    screen.confirm(question, yes=False, otherwise=otherwise)
 
 
 async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 import attrs
@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from payments_async import PaymentsError
-from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit
+from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Declined, Exit
 from payments_async._cli.help import PlainCommand
 from payments_async._cli.log import show_log
 from payments_async._cli.profiles import SETTINGS, ProfileName, read_profile
@@ -86,12 +86,13 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         for name, group in groups.items():
             more = {"profile": profile, "filled": filled} if group is ConnectionSettings else {}
             given[name] = screen if group is Screen else gathered(group, **more)
+        _check_signed(given)
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
         with interruptible():
             return int(asyncio.run(to_its_end(function(**given))))
-    except BadInput as error:
-        return _told(screen, error, str(error), Exit.BAD_INPUT)
+    except (BadInput, Declined) as error:
+        return _told(screen, error, str(error), error.status)
     except PaymentsError as error:
         if screen.debug:
             screen.traceback(error)
@@ -105,6 +106,13 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         return _told(screen, error, f"an error of this program: {type(error).__name__}; please report it", 1)
     except KeyboardInterrupt as error:
         return _told(screen, error, "stopped", Exit.STOPPED)
+
+
+def _check_signed(given: Mapping[str, object]) -> None:
+    """Refuse a decision without a name or a reason, whatever it decides."""
+    signed = [given[name] for name in ("who", "why") if name in given]
+    if len(signed) == 2 and any(isinstance(one, str) and not one.strip() for one in signed):
+        raise BadInput("--who and --why: say who states it, and why; both are kept")
 
 
 def _told(screen: Screen, error: BaseException, message: str, status: int) -> int:

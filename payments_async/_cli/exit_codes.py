@@ -31,5 +31,13 @@ OUTBOX_EXIT_CODES = (
 )
 
 
+class Declined(Exception):
+    """A person at the terminal said no. The message says what was not done."""
+
+    status = Exit.STOPPED
+
+
 class BadInput(Exception):
     """Something the caller gave us is wrong. The message names it and the remedy."""
+
+    status = Exit.BAD_INPUT

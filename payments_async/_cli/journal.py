@@ -219,25 +219,31 @@ def _own_journals() -> list[Path]:
         return []
 
 
-def may_be_made(screen: Screen, place: JournalPlace, *, named: bool, is_wanted: bool) -> bool:
-    """Whether a journal may be made: the account's own by itself, a file that somebody named when they say so.
+async def may_be_made(screen: Screen, place: JournalPlace, *, is_wanted: bool) -> bool:
+    """Whether a journal that was named is there, or may be made: its name may be mistyped.
 
     Args:
-        named: Somebody named the file, and may have mistyped it.
-        is_wanted: They said that it is to be made.
+        is_wanted: The command says that it is to be made.
 
     Raises:
-        BadInput: Nobody can be asked, or the folder of the account's own journal cannot be made.
+        BadInput: There is no terminal to ask at.
     """
-    if named:
-        question = f"There is no journal {place} yet, and a new one knows no earlier payment. Make it?"
-        return is_wanted or screen.confirmed(question, otherwise="nothing was sent", option="--new-journal")
+    question = f"There is no journal {place} yet, and a new one knows no earlier payment. Make it?"
+    is_there = is_wanted or await place.exists()
+    return is_there or screen.confirmed(question, otherwise="nothing was sent", option="--new-journal")
+
+
+def make_own_folder(place: JournalPlace) -> None:
+    """Make the folder of an account's own journal.
+
+    Raises:
+        BadInput: It cannot be made.
+    """
     folder = Path(place.text).parent
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise BadInput(f"--journal: {folder} cannot be made ({error.strerror}); name a file that lasts") from error
-    return True
 
 
 def folder_of_user() -> Path:

@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async import PaymentsError
-from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.remedies import remedy_of
 from payments_async._values.masking import mask, redact
 
@@ -252,6 +252,21 @@ class Screen:
             self.say()  # what comes next begins on a line of its own
             self.trouble(otherwise)
             raise
+
+    def confirm(self, question: str, *, yes: bool, otherwise: str = "nothing was changed") -> None:
+        """Ask, unless the yes was given with the command.
+
+        Raises:
+            Declined: It is a no.
+            BadInput: There is no terminal to ask at.
+        """
+        if not yes and not self.confirmed(question, otherwise=otherwise):
+            raise Declined(otherwise)
+
+    def ended(self, status: Exit, facts: Mapping[str, object]) -> Exit:
+        """Write the JSON document of a command that is through, with ``--json``; tells its exit status."""
+        self.document({**facts, "exit_status": status})
+        return status
 
     def typed_unseen(self, prompt: str) -> str:
         """What the person at the terminal types, which is not shown; or a line of the pipe."""

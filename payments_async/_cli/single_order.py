@@ -13,7 +13,7 @@ import typer
 
 from payments_async import CollectionOrder, PaymentsError, PaymentsSession, PayoutOrder
 from payments_async._cli.agreement import paid_to
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import (
     JournalPlace,
     SecondJournal,
@@ -21,6 +21,7 @@ from payments_async._cli.journal import (
     check_doubt,
     introduce,
     journal_option,
+    make_own_folder,
     may_be_made,
     opened,
     own_journal,
@@ -179,9 +180,7 @@ class SingleOrder:
             else:
                 journal, entry = None, None
             if entry is None or entry.state is State.PLANNED:
-                if not await self._agreed(payments, path, is_new=journal is None):
-                    self.screen.trouble("not sent")
-                    return Exit.STOPPED
+                await self._agree(payments, path)
                 try:  # what is wrong with the credentials or the way there is found out before anything can have left
                     async with working(self.screen, "logging in", payments):
                         await payments.log_in()
@@ -227,8 +226,8 @@ class SingleOrder:
             )
         return entry
 
-    async def _agreed(self, payments: PaymentsSession, path: JournalPlace, *, is_new: bool) -> bool:
-        """Show the order as it would be sent, and ask for a yes unless it was given."""
+    async def _agree(self, payments: PaymentsSession, path: JournalPlace) -> None:
+        """Show the order as it would be sent, and ask for a yes unless it was given. Raises ``Declined``."""
         screen, order = self.screen, self.order
         asks = not self.sending.yes and screen.can_ask
         currency = order.currency
@@ -256,12 +255,13 @@ class SingleOrder:
                 ("journal", str(path)),
             ]
         )
-        named = self.sending.journal is not None
-        if is_new and not may_be_made(screen, path, named=named, is_wanted=self.sending.new_journal):
-            return False
+        if self.sending.journal is None:
+            make_own_folder(path)
+        elif not await may_be_made(screen, path, is_wanted=self.sending.new_journal):
+            raise Declined("not sent")
         verb, way = ("Send", "to") if payout else ("Request", "from")
         question = f"{verb} {money(order.amount, currency)} {way} {where}?"
-        return self.sending.yes or screen.confirmed(question, otherwise="nothing was sent")
+        screen.confirm(question, yes=self.sending.yes, otherwise="not sent")
 
 
 @attrs.frozen(kw_only=True)
@@ -289,8 +289,7 @@ class _OrderRun:
             entry = await self.journal.entry(request_id)
         except JournalUnavailable as error:
             screen.trouble(f"the journal cannot be used: {clean(str(error))}", _MAY_HAVE_LEFT)
-            screen.document({"request_id": request_id, "error": str(error), "exit_status": Exit.UNKNOWN})
-            return Exit.UNKNOWN
+            return screen.ended(Exit.UNKNOWN, {"request_id": request_id, "error": str(error)})
         if entry is None:
             screen.trouble(f"not sent: {stopped}")
             return Exit.STOPPED

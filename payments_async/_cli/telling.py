@@ -19,7 +19,7 @@ import typer
 from yarl import URL
 
 from payments_async import PaymentsError
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.http import exchange
 from payments_async._cli.remedies import exit_of
 from payments_async._cli.screen import Screen, clean, plain
@@ -125,7 +125,9 @@ async def telling(screen: Screen, target: str | None, command: str, **facts: obj
     try:
         yield teller
     except BaseException as error:
-        await teller.tell_end(error)
+        if isinstance(error, Declined):
+            teller.ended(Exit.STOPPED)
+        await teller.tell_end(None if isinstance(error, Declined) else error)
         raise
     await teller.tell_end()
 

@@ -97,7 +97,7 @@ async def test_a_terminal_is_asked_first(
             {"--archive": "payroll.csv"}, "--archive: payroll.csv is there already, and is never replaced", id="there"
         ),
         pytest.param({"--archive": "no/such/folder.gz"}, "stopped: ", id="no-folder"),
-        pytest.param({"--who": " "}, "--who and --why: say who wants it", id="nobody"),
+        pytest.param({"--who": " "}, "--who and --why: say who states it", id="nobody"),
         pytest.param({"--journal": "other.sqlite"}, "--journal: there is no file other.sqlite", id="no-journal"),
     ],
 )

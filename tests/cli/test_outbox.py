@@ -401,7 +401,7 @@ async def test_whoever_decides_is_named(run: Run, sandbox: Sandbox, payroll: str
     for half in (("--who", "A. Clerk"), ("--why", "lunch")):
         assert 2 == (await run("outbox", *command, *IN, *half)).status
     blank = await run("outbox", *command, *IN, "--who", " ", "--why", "lunch")
-    assert (2, True) == (blank.status, "--who and --why: say who decides it" in blank.said)
+    assert (2, True) == (blank.status, "--who and --why: say who states it" in blank.said)
     other = await run("outbox", *command, *IN, *SIGNED, "--name", "outbux")
     assert (2, True) == (other.status, "--name: there is no outbox outbux; the journal holds outbox" in other.said)
 

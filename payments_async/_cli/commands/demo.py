@@ -202,5 +202,4 @@ async def _carry_out(screen: Screen, setup: DemoSetup, folder: DemoFolder, state
 
 def _stopped(screen: Screen, chosen: DemoOptions, why: str, then: str = "go on") -> Exit:
     screen.trouble(f"stopped: {why}", f"{then} with: {chosen.again}")
-    screen.document({"stopped": why, "go_on_with": chosen.again, "exit_status": Exit.STOPPED})
-    return Exit.STOPPED
+    return screen.ended(Exit.STOPPED, {"stopped": why, "go_on_with": chosen.again})

@@ -53,8 +53,7 @@ async def doctor(screen: Screen, settings: ConnectionSettings) -> Exit:
     screen.fields([(f"  {name}", f"{value}  from {origin}") for name, value, origin in settings.origins])
     status = max((finding.status for finding in findings), default=Exit.FINE)
     origins = [{"setting": name, "value": value, "from": origin} for name, value, origin in settings.origins]
-    screen.document({"findings": findings, "settings": origins, "exit_status": status})
-    return status
+    return screen.ended(status, {"findings": findings, "settings": origins})
 
 
 async def _examine(settings: ConnectionSettings) -> AsyncIterator[Diagnosis]:

@@ -108,8 +108,7 @@ async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> E
     screen.say()
     _tell_next(screen, steps, again)
     known = {"request_id": request_id, "state": None, "pay_again": again}
-    screen.document({**known, "next": steps, "story": traces, "exit_status": Exit.UNKNOWN})
-    return Exit.UNKNOWN
+    return screen.ended(Exit.UNKNOWN, {**known, "next": steps, "story": traces})
 
 
 def _tell_of_archived(screen: Screen, gone: ArchivedOrder, again: str) -> Exit:
@@ -129,8 +128,7 @@ def _tell_of_archived(screen: Screen, gone: ArchivedOrder, again: str) -> Exit:
     screen.hanging("[bold]Now[/]  ", f"{meaning} It is never sent again.")
     screen.hanging("[bold]Pay it again?[/]  ", quoted(again))
     known = {**attrs.asdict(gone, recurse=False), "meaning": meaning, "pay_again": again}
-    screen.document({**known, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {**known})
 
 
 def _tell_all(screen: Screen, story: Sequence[Happening]) -> None:

@@ -88,8 +88,7 @@ async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
             found = await place.unopened().examine(progress=tell)
         except JournalCorrupt as error:
             screen.trouble(str(error))
-            screen.document({"sound": False, "error": str(error), "exit_status": Exit.FAILED})
-            return Exit.FAILED
+            return screen.ended(Exit.FAILED, {"sound": False, "error": str(error)})
     took = f"{time.monotonic() - began:.1f} s"
     rows = [(one.name, _word(one), one.found, one.remedy) for one in found.circumstances]
     screen.table(("what", "", "how it is", "what to do"), rows)
@@ -104,8 +103,7 @@ async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
         screen.say("every order, notification and change agrees with the rest")
     elif not found.flaws:
         screen.trouble("the orders agree with each other, but what the journal relies on is not as it has to be")
-    screen.document({"sound": found.is_sound, "examination": found, "exit_status": status})
-    return status
+    return screen.ended(status, {"sound": found.is_sound, "examination": found})
 
 
 def _word(one: Circumstance) -> str:
@@ -135,10 +133,7 @@ async def journal_copy(
     if not await source.exists():
         raise BadInput(f"FROM: there is no journal {source}; check the name")
     question = f"Move the journal {source} to {destination}? Nothing is sent from {source} any more."
-    if not yes and not screen.confirmed(question, otherwise="nothing was changed"):
-        screen.trouble("nothing was changed")
-        screen.document({"copied": False, "exit_status": Exit.STOPPED})
-        return Exit.STOPPED
+    screen.confirm(question, yes=yes)
     began, copied = time.monotonic(), 0
 
     def tell(rows: int) -> None:
@@ -150,8 +145,7 @@ async def journal_copy(
             done = await copy_journal(source.unopened(), destination.unopened(), progress=tell)
     except JournalUnavailable as error:
         screen.trouble(f"stopped: {clean(str(error))}", "the same command goes on with it")
-        screen.document({"copied": False, "stopped": str(error), "exit_status": Exit.STOPPED})
-        return Exit.STOPPED
+        return screen.ended(Exit.STOPPED, {"copied": False, "stopped": str(error)})
     except JournalError as error:
         raise BadInput(str(error)) from error
     if done.was_there:
@@ -197,18 +191,13 @@ async def journal_unseal(
 
     Example: payments-async journal unseal pay.sqlite postgresql://pay@db/pay --who "A. Admin" --why "the disk burnt"
     """
-    if not who.strip() or not why.strip():
-        raise BadInput("--who and --why: say who states it, and why; both are kept")
     if not await source.exists():
         raise BadInput(f"FROM: there is no journal {source}; check the name")
     question = (
         f"Is the journal at {destination} lost for ever, and everybody stopped who named it? It goes on at {source} "
         "then, and what was sent from there is looked for. This cannot be taken back."
     )
-    if not yes and not screen.confirmed(question, otherwise="nothing was changed"):
-        screen.trouble("nothing was changed")
-        screen.document({"unsealed": False, "exit_status": Exit.STOPPED})
-        return Exit.STOPPED
+    screen.confirm(question, yes=yes)
     try:
         done = await unseal_journal(source.unopened(), destination.unopened(), who=who, why=why, is_lost=lost)
     except MoveStands as error:
@@ -216,8 +205,7 @@ async def journal_unseal(
         raise BadInput(f"{error.message}{hint} -> {error.remedy}") from error
     except JournalUnavailable as error:
         screen.trouble(f"stopped: {clean(str(error))}", "the same command goes on with it")
-        screen.document({"unsealed": False, "stopped": str(error), "exit_status": Exit.STOPPED})
-        return Exit.STOPPED
+        return screen.ended(Exit.STOPPED, {"unsealed": False, "stopped": str(error)})
     except JournalError as error:
         raise BadInput(str(error)) from error
     screen.say(f"the journal is {quoted(done.place)} again; {quoted(done.given_up)} was given up")
@@ -231,8 +219,7 @@ async def journal_unseal(
     screen.say("\nWhat was open is in quarantine. Look for it; then, for what the service never had, lift it:")
     screen.command(command_line("bulk reconcile", journal=source))
     screen.command(f"{command_line('bulk lift-quarantine', journal=source)} --batch-id BATCH {SIGNED}")
-    screen.document({"unsealed": True, **attrs.asdict(done), "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"unsealed": True, **attrs.asdict(done)})
 
 
 async def journal_prune(
@@ -254,18 +241,13 @@ async def journal_prune(
     Example: payments-async journal prune --older-than 90d --archive old.jsonl.gz --who "A. Clerk" --why "rule 7" --yes
     """
     seconds = seconds_of(older_than)
-    if not who.strip() or not why.strip():
-        raise BadInput("--who and --why: say who wants it, and why; both are kept")
     async with opened(journal) as held:
         if archive.exists():
             raise BadInput(
                 f"--archive: {clean(str(archive))} is there already, and is never replaced; name another file"
             )
         question = f"Move all orders that have not changed for {older_than} into {archive}?"
-        if not yes and not screen.confirmed(question, otherwise="nothing was changed"):
-            screen.trouble("nothing was changed")
-            screen.document({"orders": 0, "exit_status": Exit.STOPPED})
-            return Exit.STOPPED
+        screen.confirm(question, yes=yes)
         try:
             moved: list[int] = [0]
             async with working(screen, lambda: f"moving old orders: {moved[-1]:,} have left"):
@@ -277,8 +259,7 @@ async def journal_prune(
         except (OSError, JournalUnavailable) as error:
             words = "what has left the journal is in the archive; once this is mended, go on with another file"
             screen.trouble(f"stopped: {clean(str(error))}", words)
-            screen.document({"stopped": str(error), "exit_status": Exit.STOPPED})
-            return Exit.STOPPED
+            return screen.ended(Exit.STOPPED, {"stopped": str(error)})
     if done.path is None:
         screen.say("nothing is that old, or it is open, contradicted or of a batch that is: no archive was made")
     else:
@@ -288,5 +269,4 @@ async def journal_prune(
         screen.say(f"{counted(done.stayed, 'order')} in it did not leave the journal for it: {words}")
     path = None if done.path is None else str(done.path)
     known = {"orders": done.orders, "stayed": done.stayed, "changes": done.changes}
-    screen.document({"archive": path, **known, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"archive": path, **known})

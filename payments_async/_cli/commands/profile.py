@@ -45,8 +45,7 @@ async def profile_show(
         told.append({"name": one.name, "settings": dict(values), "in_keyring": kept})
     if keyring() is None:
         screen.note("no keyring: install the extra, pip install 'payments-async[keyring]'")
-    screen.document({"file": str(path), "profiles": told, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"file": str(path), "profiles": told})
 
 
 async def profile_set_secret(
@@ -72,5 +71,4 @@ async def profile_set_secret(
         profile.keep_secret(secret, text)
     words = "is no longer in the keyring" if remove else "is in the keyring"
     screen.say(f"{secret} of profile {quoted(profile.name)} {words}; {_VARIABLES[secret]} counts more, where it is set")
-    screen.document({"profile": profile.name, "secret": secret, "kept": not remove, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"profile": profile.name, "secret": secret, "kept": not remove})

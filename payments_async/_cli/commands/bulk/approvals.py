@@ -10,7 +10,7 @@ import typer
 from payments_async._cli.agreement import show_orders
 from payments_async._cli.batch_file import FileFormat, RowOptions, read_payments
 from payments_async._cli.batch_plan import make_plan, names_shown, show_plan
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import JournalFile, may_be_made, opened
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
@@ -64,10 +64,7 @@ async def bulk_approve(
                 "[yellow]Whom it pays does not stand here:[/] look at its sheet, or name the batch file (--file)"
             )
         verb = "withdraw your approval of" if withdraw else "approve"
-        if not yes and not screen.confirmed(f"Do you, {by.who}, {verb} exactly these payments?"):
-            screen.trouble("nothing was changed")
-            screen.document({"digest": digest, "exit_status": Exit.STOPPED})
-            return Exit.STOPPED
+        screen.confirm(f"Do you, {by.who}, {verb} exactly these payments?", yes=yes)
         try:
             given = await (
                 held.withdraw_approval(digest, by=by) if withdraw else held.approve(digest, by=by, note=note)
@@ -84,8 +81,7 @@ async def bulk_approve(
             f"{run.batch_id} was begun before: whoever has it in hand goes on sending it", f"to stop it: {stop}"
         )
     facts = {"digest": digest, "approval": given, "standing": len(approvals)}
-    screen.document({**facts, "begun": [run.batch_id for run in begun], "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {**facts, "begun": [run.batch_id for run in begun]})
 
 
 async def bulk_approvals(
@@ -112,21 +108,18 @@ async def bulk_approvals(
 
     Example: payments-async bulk approvals --needed 1 --who "C. Board" --why "four eyes" --journal payroll.sqlite
     """
-    if needed is not None and (not (who or "").strip() or not (why or "").strip()):
+    if needed is not None and not (who and why):
         raise BadInput("--needed: say --who sets the rule, and --why; both are kept")
     if needed is None and (shared_logins or who is not None or why is not None or yes or new_journal):
         raise BadInput("--shared-logins, --who, --why, --yes and --new-journal: they go with --needed")
     is_missing = needed is not None and journal is not None and not await journal.exists()
-    if is_missing and journal is not None and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
-        screen.trouble("nothing was changed")
-        return Exit.STOPPED
+    if is_missing and journal is not None and not await may_be_made(screen, journal, is_wanted=new_journal):
+        raise Declined("nothing was changed")
     async with opened(journal, new=is_missing) as held:
         if needed is not None:
             rule = ApprovalRule(needed=needed, shared_logins=shared_logins, why=why or "", by=signature(who or ""))
-            if not yes and not await _may_ask_for_less(screen, held, rule):
-                screen.trouble("nothing was changed")
-                screen.document({"exit_status": Exit.STOPPED})
-                return Exit.STOPPED
+            if not yes:
+                await _agree_to_less(screen, held, rule)
             await held.require_approvals(rule)
         rule = await held.approval_rule()
         shown = await _rows(screen, held)
@@ -135,15 +128,14 @@ async def bulk_approvals(
     screen.say(f"[bold]{words}[/]{by}")
     if rule.shared_logins:
         screen.say("persons are told apart by their names alone (--shared-logins)")
-    screen.document({"rule": rule, "proposals": shown, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"rule": rule, "proposals": shown})
 
 
-async def _may_ask_for_less(screen: Screen, journal: Journal, rule: ApprovalRule) -> bool:
-    """Whether a rule may be given up: a person in a hurry is shown whose it was."""
+async def _agree_to_less(screen: Screen, journal: Journal, rule: ApprovalRule) -> None:
+    """Ask where a rule is given up, and show whose it was. Raises ``Declined``."""
     before = await journal.approval_rule()  # also one that a backup has forgotten: the machine remembers it
     if rule.needed >= before.needed and (before.shared_logins or not rule.shared_logins or not before.needed):
-        return True
+        return
     by = f", as {before.by} set on {_day(before.by.at)}: {before.why}" if before.by else ""
     screen.say(f"[bold yellow]Until now[/] {counted(before.needed, 'approval')} needed for each batch{quoted(by)}")
     if rule.needed:
@@ -151,7 +143,7 @@ async def _may_ask_for_less(screen: Screen, journal: Journal, rule: ApprovalRule
         question = f"From now on {words}{', by names alone' if rule.shared_logins else ''}?"
     else:
         question = "From now on whoever makes a batch can send it alone?"
-    return screen.confirmed(question, otherwise="nothing was changed")
+    screen.confirm(question, yes=False)
 
 
 async def _rows(screen: Screen, journal: Journal) -> list[dict[str, object]]:

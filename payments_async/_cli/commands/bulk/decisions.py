@@ -43,7 +43,6 @@ async def bulk_write_off(
 
     Example: payments-async bulk write-off PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
-    _check(who, why)
     async with opened(journal) as held:
         entries = [await _shown(screen, held, one, is_asked=not yes) for one in _chosen(request_ids, ids_file)]
         for entry in entries:
@@ -57,8 +56,7 @@ async def bulk_write_off(
         question = "Did it surely never reach the service? It will be sent again."
         if len(entries) > 1:
             question = f"Did all {len(entries):,} surely never reach the service? They will be sent again."
-        if not yes and not screen.confirmed(question):
-            return _unchanged(screen, request_ids=[entry.request_id for entry in entries])
+        screen.confirm(question, yes=yes)
         seen = {entry.request_id: entry.updated_at for entry in entries}
         with _approved(journal):
             done = await write_off_all(held, list(seen), signature(who), why, seen=seen)
@@ -68,8 +66,7 @@ async def bulk_write_off(
     screen.say(f"The next run of batch {quoted(batches)} sends {'it' if len(done) == 1 else 'them'}. The whole story:")
     screen.command(command_line("explain", done[0].request_id, journal=journal))
     orders = [{"request_id": now.request_id, "state": now.state} for now in done]
-    screen.document({**_one_or_all(orders), "who": who, "why": why, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {**_one_or_all(orders), "who": who, "why": why})
 
 
 async def bulk_listing_deadline(
@@ -95,13 +92,11 @@ async def bulk_listing_deadline(
     Example: payments-async bulk listing-deadline --within 7200 --until 2026-12-31 --orders 5 --amount 200000 --total
     500000 --currency UGX --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
-    _check(who, why)
     async with opened(journal) as held:
         if withdraw:
             taken_back = await held.withdraw_listing_deadline(currency, who=signature(who), why=why)
             screen.say("withdrawn; what no list shows is parked again" if taken_back else "no such word was given")
-            screen.document({"withdrawn": taken_back, "exit_status": Exit.FINE})
-            return Exit.FINE
+            return screen.ended(Exit.FINE, {"withdrawn": taken_back})
         most, in_all = read_limit("--amount", amount), read_limit("--total", total)
         if within is None or until is None or orders is None or most is None or in_all is None:
             raise BadInput("--within, --until, --orders, --amount and --total: all of them, or --withdraw")
@@ -117,13 +112,11 @@ async def bulk_listing_deadline(
         except ValueError as error:
             raise BadInput(clean(str(error))) from error
         screen.say(f"What the service carries out is {quoted(str(deadline))}.")
-        if not yes and not screen.confirmed("Are you sure of it? An order that it lists later is paid twice."):
-            return _unchanged(screen)
+        screen.confirm("Are you sure of it? An order that it lists later is paid twice.", yes=yes)
         with _approved(journal):
             await give_listing_deadline(held, deadline, signature(who), why)
     screen.say(f"An order that is not listed then is sent again, as {quoted(who)} states: {quoted(why)}")
-    screen.document({"deadline": deadline, "who": who, "why": why, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"deadline": deadline, "who": who, "why": why})
 
 
 async def bulk_acknowledge(
@@ -144,7 +137,6 @@ async def bulk_acknowledge(
 
     Example: payments-async bulk acknowledge PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
-    _check(who, why)
     async with opened(journal) as held:
         entries = [await _shown(screen, held, one, is_asked=not yes) for one in _chosen(request_ids, ids_file)]
         seen: list[list[str]] = []
@@ -160,8 +152,7 @@ async def bulk_acknowledge(
         question = f"Do you know what is true, and may it stay {entries[0].state}?"
         if len(entries) > 1:
             question = f"Do you know what is true of all {len(entries):,}, and may they stay as they are?"
-        if not yes and not screen.confirmed(question):
-            return _unchanged(screen, request_ids=[entry.request_id for entry in entries])
+        screen.confirm(question, yes=yes)
         done = [await acknowledge(held, one.request_id, who, why, seen=one.updated_at) for one in entries]
     for now in done:
         screen.say(f"{quoted(now.request_id)} stays {now.state}, as {quoted(who)} states: {quoted(why)}")
@@ -180,8 +171,7 @@ async def bulk_acknowledge(
         }
         for now, contradictions in zip(done, seen, strict=True)
     ]
-    screen.document({**_one_or_all(orders), "who": who, "why": why, "exit_status": status})
-    return status
+    return screen.ended(status, {**_one_or_all(orders), "who": who, "why": why})
 
 
 async def bulk_lift_quarantine(
@@ -207,7 +197,6 @@ async def bulk_lift_quarantine(
 
     Example: payments-async bulk lift-quarantine --who "A. Clerk" --why "statement of 3 May" --journal payroll.sqlite
     """
-    _check(who, why)
     async with opened(journal) as held:
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
@@ -225,13 +214,11 @@ async def bulk_lift_quarantine(
         show_progress(screen, progress, await currency_of(held, name))
         planned = progress.counts[State.PLANNED]
         question = f"Was none of these planned orders sent since: {planned:,}? The next run sends them."
-        if not yes and not screen.confirmed(question):
-            return _unchanged(screen, batch_id=name)
+        screen.confirm(question, yes=yes)
         with _approved(journal):
             lifted = await lift_quarantine(held, name, signature(who), why, seen=run.quarantined_at, request_ids=named)
     screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {quoted(who)} states: {quoted(why)}")
-    screen.document({"batch_id": name, "chunks": lifted, "who": who, "why": why, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"batch_id": name, "chunks": lifted, "who": who, "why": why})
 
 
 def _chosen(request_ids: list[str] | None, file: Path | None) -> list[str]:
@@ -279,12 +266,6 @@ def _approved(journal: JournalPlace | None) -> Iterator[None]:
         raise BadInput(str(error)) from error
 
 
-def _check(who: str, why: str) -> None:
-    """Refuse a decision that nobody answers for, or without a reason."""
-    if not who.strip() or not why.strip():
-        raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
-
-
 async def _shown(screen: Screen, journal: Journal, request_id: str, *, is_asked: bool) -> Entry:
     """The order that is to be decided on, after it was shown."""
     entry = await journal.entry(request_id)
@@ -304,9 +285,3 @@ async def _shown(screen: Screen, journal: Journal, request_id: str, *, is_asked:
         ]
     )
     return entry
-
-
-def _unchanged(screen: Screen, **about: object) -> Exit:
-    screen.trouble("nothing was changed")
-    screen.document({**about, "exit_status": Exit.STOPPED})
-    return Exit.STOPPED

@@ -57,8 +57,7 @@ async def bulk_retry_file(
         )
         screen.say("Mend what was wrong with them, then:")
         screen.command(command_line("bulk plan", str(made.path), batch_id=f"{name}-retry", journal=journal))
-    screen.document({"batch_id": name, "retries": made, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"batch_id": name, "retries": made})
 
 
 async def bulk_receipt(
@@ -84,8 +83,7 @@ async def bulk_receipt(
                 where = f"it ended long ago ({gone.state}), and is in an archive" if gone else "check the id"
                 raise BadInput(f"the journal holds no order {clean(request_id)}: {where}") from error
     screen.say(f"wrote {quoted(str(path))}")
-    screen.document({"request_id": request_id, "html": path, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"request_id": request_id, "html": path})
 
 
 async def bulk_export(
@@ -117,5 +115,4 @@ async def bulk_export(
         screen.say(f"of these came back, and are booked back: {made.reversed.count:,}, {money(made.reversed.total)}")
     if made.open:
         screen.say(f"[yellow]not final yet, and in no line:[/] {counted(made.open, 'order')}")
-    screen.document({"batch_id": name, "ledger": made, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"batch_id": name, "ledger": made})

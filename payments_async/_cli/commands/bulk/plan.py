@@ -103,16 +103,10 @@ async def bulk_plan(
             new_journal=journal is None or not await journal.exists(),
         )
         screen.say(f"  {quoted(again)}")
-    screen.document(
-        {
-            "batch_id": batch_id,
-            "knows_earlier": held is not None,
-            **plan_document(made),
-            "proposed": is_proposed,
-            "exit_status": status,
-        }
+    return screen.ended(
+        status,
+        {"batch_id": batch_id, "knows_earlier": held is not None, **plan_document(made), "proposed": is_proposed},
     )
-    return status
 
 
 async def _proposed(
@@ -125,7 +119,7 @@ async def _proposed(
     if not made.is_clean:
         screen.trouble("it was not proposed: nobody can approve it as it is")
         return False
-    if not await place.exists() and not may_be_made(screen, place, named=True, is_wanted=is_wanted):
+    if not await may_be_made(screen, place, is_wanted=is_wanted):
         screen.trouble("it was not proposed")
         return False
     async with opened(place, new=True) as held:

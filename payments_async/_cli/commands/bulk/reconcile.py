@@ -110,8 +110,7 @@ async def bulk_reconcile(
         "progress": progress_document(progress),
         "look_again": None if again is None else datetime.fromtimestamp(again, UTC),
     }
-    screen.document({**known, "exit_status": status})
-    return status
+    return screen.ended(status, known)
 
 
 async def _looked(

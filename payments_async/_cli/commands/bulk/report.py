@@ -71,5 +71,4 @@ async def bulk_report(
     screen.say(f"not paid: {written.unpaid:,}{tried}; needing a person: {written.needing:,}")
     show_unpaid(screen, unpaid, progress)
     status = exit_after(progress, quarantined=quarantined)
-    screen.document({"report": {**plain(written), "standing": written.standing}, "exit_status": status})
-    return status
+    return screen.ended(status, {"report": {**plain(written), "standing": written.standing}})

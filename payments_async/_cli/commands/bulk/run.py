@@ -6,7 +6,7 @@ import attrs
 import typer
 
 from payments_async import PaymentsSession
-from payments_async._cli.agreement import agreed
+from payments_async._cli.agreement import agree
 from payments_async._cli.batch_file import (
     BatchFile,
     BatchId,
@@ -18,7 +18,7 @@ from payments_async._cli.batch_file import (
 )
 from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.batch_state import exit_after, progress_document, show_progress, tell_next
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import (
     JournalFile,
     JournalPlace,
@@ -114,13 +114,11 @@ async def bulk_run(
             show_plan(screen, made, f"{file.name}, batch {batch_id}", names=names)
             check_plan(made, approved)
             await _check_approved(journal, made, needs_approval)
-            if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
-                screen.trouble("nothing was sent")
-                return teller.ended(Exit.STOPPED)
+            if not await may_be_made(screen, journal, is_wanted=new_journal):
+                raise Declined("nothing was sent")
             question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
-            if made.open_count and not yes and not await agreed(screen, payments, made, question):
-                screen.trouble("nothing was sent")
-                return teller.ended(Exit.STOPPED)
+            if made.open_count and not yes:
+                await agree(screen, payments, made, question, otherwise="nothing was sent")
             again = command_line(
                 "bulk run",
                 str(file),
@@ -187,8 +185,7 @@ class _BatchRun:
         except JournalUnavailable as error:
             screen.trouble(f"stopped: {error}", f"go on with: {self.again}")
             self.teller.facts["stopped"] = str(error)
-            screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
-            return Exit.STOPPED
+            return screen.ended(Exit.STOPPED, {"batch_id": self.batch_id, "stopped": str(error)})
         return self._told(progress, quarantined)
 
     async def _sent(self, journal: Journal) -> RunProgress:
@@ -244,7 +241,8 @@ class _BatchRun:
             screen.trouble(f"stopped: {progress.stopped}", f"go on with: {self.again}")
         if progress.looked is not None and progress.looked.problem not in (None, progress.stopped):
             screen.trouble("only if nothing of this was ever sent, from any journal: add --without-looking")
-        screen.document(
+        return screen.ended(
+            status,
             {
                 "batch_id": self.batch_id,
                 "plan": plan_document(self.plan),
@@ -254,10 +252,8 @@ class _BatchRun:
                 "sent": progress.sent,
                 "seconds": progress.seconds,
                 "go_on_with": self.again if progress.stopped is not None else None,
-                "exit_status": status,
-            }
+            },
         )
-        return status
 
 
 async def _check_approved(place: JournalPlace, made: Plan, needed: int) -> None:
@@ -281,6 +277,6 @@ def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
         if who is not None or why is not None:
             raise BadInput("--who and --why: they go with --adopt")
         return None
-    if not (who or "").strip() or not (why or "").strip():
+    if not (who and why):
         raise BadInput("--adopt: say --who states it, and --why the other journal cannot go on; both are kept")
-    return Adoption(who=who or "", why=why or "")
+    return Adoption(who=who, why=why)

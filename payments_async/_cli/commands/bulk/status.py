@@ -56,7 +56,8 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     assert journal is not None
     tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
     status = exit_after(progress, quarantined=run.quarantined)
-    screen.document(
+    return screen.ended(
+        status,
         {
             "batch_id": name,
             "ready": run.ready,
@@ -74,10 +75,8 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             "listing_deadlines": deadlines,
             "chunks_in_quarantine": run.quarantined,
             "archived": run.archived,
-            "exit_status": status,
-        }
+        },
     )
-    return status
 
 
 async def _show_all(screen: Screen, journal: Journal) -> Exit:
@@ -96,8 +95,7 @@ async def _show_all(screen: Screen, journal: Journal) -> Exit:
         )
     screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
     status = exit_after(await journal.progress(), quarantined=sum(run.quarantined for run in runs))
-    screen.document({"batches": batches, "exit_status": status})
-    return status
+    return screen.ended(status, {"batches": batches})
 
 
 async def _needing(journal: Journal, batch_id: str) -> list[Entry]:

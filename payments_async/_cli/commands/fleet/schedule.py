@@ -50,7 +50,7 @@ class Routines:
             raise BadInput("--reports: name the folder of the reports; it has to be there")
         if self.prune and (self.archives is None or not self.archives.is_dir()):
             raise BadInput("--archives: name the folder of the archives; it has to be there")
-        if self.prune and not ((self.who or "").strip() and (self.why or "").strip()):
+        if self.prune and not (self.who and self.why):
             raise BadInput("--who and --why: say who wants orders to be moved, and why; both are kept")
         seconds_of(self.older_than)
 

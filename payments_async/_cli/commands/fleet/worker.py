@@ -7,7 +7,7 @@ import typer
 
 from payments_async._cli.batch_state import progress_document
 from payments_async._cli.commands.outbox.run import say_stopped, say_unavailable, work_until_stopped
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.fleet import asking_fleet, check_shared, opened_shared
 from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
@@ -59,9 +59,8 @@ async def fleet_worker(
     check_shared(journal)
     fuse = limits.fuse()
     session = settings.session(session_limits(limits))
-    if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
-        screen.trouble("nothing was sent")
-        return Exit.STOPPED
+    if not await may_be_made(screen, journal, is_wanted=new_journal):
+        raise Declined("nothing was sent")
     async with telling(screen, notify, "fleet worker", outbox=name, journal=str(journal)) as teller:
         try:
             with asking_fleet():

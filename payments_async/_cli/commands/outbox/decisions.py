@@ -27,7 +27,6 @@ async def outbox_pause(
 
     Example: payments-async outbox pause --who "A. Clerk" --why "the account is checked" --journal shop.sqlite
     """
-    _check(who, why)
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
         before = await held.paused(name)
@@ -38,15 +37,7 @@ async def outbox_pause(
     else:
         at = f"{datetime.fromtimestamp(before.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
         screen.say(f"{quoted(name)} was paused already, by {quoted(before.who)} on {at}: {quoted(before.why)}")
-    screen.document(
-        {
-            "outbox": name,
-            "paused": pause_document(paused),
-            "was_paused": before is not None,
-            "exit_status": Exit.FINE,
-        }
-    )
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"outbox": name, "paused": pause_document(paused), "was_paused": before is not None})
 
 
 async def outbox_resume(
@@ -62,7 +53,6 @@ async def outbox_resume(
 
     Example: payments-async outbox resume --who "A. Clerk" --why "the service is up again" --journal shop.sqlite
     """
-    _check(who, why)
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
         before = await held.paused(name)
@@ -72,10 +62,7 @@ async def outbox_resume(
         screen.say(f"{quoted(name)} goes on, as {quoted(who)} states: {quoted(why)}")
     else:
         screen.say(f"{quoted(name)} was not paused; nothing was changed")
-    screen.document(
-        {"outbox": name, "was_paused": was_paused, "paused": pause_document(before), "exit_status": Exit.FINE}
-    )
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"outbox": name, "was_paused": was_paused, "paused": pause_document(before)})
 
 
 async def outbox_drop(
@@ -92,7 +79,6 @@ async def outbox_drop(
 
     Example: payments-async outbox drop W-17 --who "A. Clerk" --why "credited again" --journal postgresql://db/shop
     """
-    _check(who, why)
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
         try:
@@ -100,8 +86,7 @@ async def outbox_drop(
         except JournalRefused as error:
             raise BadInput(f"REQUEST_ID: {error.message}") from error
     screen.say(f"{quoted(request_id)} is forgotten, as {quoted(who)} states: {quoted(why)}")
-    screen.document({"outbox": name, "request_id": request_id, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"outbox": name, "request_id": request_id})
 
 
 async def outbox_replay(
@@ -121,8 +106,7 @@ async def outbox_replay(
             raise BadInput(f"CHANGE_ID: no dead letter {change_id}; `payments-async outbox status` shows them")
         count = sum([await held.revive_changes(one) for one in (dead if change_id is None else [change_id])])
     screen.say(f"waiting again, for the application on this journal: {counted(count, 'change')}")
-    screen.document({"waiting_again": count, "exit_status": Exit.FINE})
-    return Exit.FINE
+    return screen.ended(Exit.FINE, {"waiting_again": count})
 
 
 async def outbox_forget(
@@ -139,7 +123,6 @@ async def outbox_forget(
 
     Example: payments-async outbox forget rejected --who "A. Clerk" --why "release 4 has no such handler"
     """
-    _check(who, why)
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
         try:
@@ -147,11 +130,4 @@ async def outbox_forget(
         except ValueError as error:
             raise BadInput(f"STATE: {str(error).removeprefix('state: ')}") from error
     screen.say(f"let go, as {quoted(who)} states: {counted(count, 'change')} to {state}")
-    screen.document({"outbox": name, "state": state, "let_go": count, "exit_status": Exit.FINE})
-    return Exit.FINE
-
-
-def _check(who: str, why: str) -> None:
-    """Refuse a decision that nobody answers for, or without a reason."""
-    if not who.strip() or not why.strip():
-        raise BadInput("--who and --why: say who decides it, and why; both are kept")
+    return screen.ended(Exit.FINE, {"outbox": name, "state": state, "let_go": count})

@@ -7,7 +7,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from payments_async._cli.agreement import agreed
+from payments_async._cli.agreement import agree
 from payments_async._cli.batch_file import (
     BatchFile,
     BatchId,
@@ -18,7 +18,7 @@ from payments_async._cli.batch_file import (
     read_payments,
 )
 from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import (
     JournalFile,
     JournalPlace,
@@ -145,14 +145,14 @@ async def put_file(
             names=await names_shown(screen, made, file, is_asked=not options.yes),
         )
         check_plan(made, options.approved)
-        if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=options.new_journal):
-            return _nothing(screen, batch_id)
+        if not await may_be_made(screen, journal, is_wanted=options.new_journal):
+            raise Declined("nothing was put")
         question = (
             f"Put {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}, into the outbox "
             f"{clean(name)}? Whoever works it sends them."
         )
-        if made.recorded < made.count and not options.yes and not await agreed(screen, payments, made, question):
-            return _nothing(screen, batch_id)
+        if made.recorded < made.count and not options.yes:
+            await agree(screen, payments, made, question, otherwise="nothing was put")
         try:
             tell_always()
             async with opened(journal, new=True) as held:
@@ -164,14 +164,14 @@ async def put_file(
             raise BadInput("the file was changed while it was read; nothing was put. Begin again") from error
         except JournalUnavailable as error:
             screen.trouble(f"stopped: {error}", "nothing of it is sent before all of it was put: put it again")
-            screen.document({"batch_id": batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
-            return Exit.STOPPED
+            return screen.ended(Exit.STOPPED, {"batch_id": batch_id, "stopped": str(error)})
     added = f"{counted(loaded.added, 'payout')} put into" if loaded.added else "all of it was put before into"
     screen.say(f"\n{added} the outbox {quoted(name)}, as batch {quoted(batch_id)}; it is sent by whoever works it:")
     screen.command(command_line(works, journal=journal, name=name))
     if paused is not None:
         screen.say(f"[yellow]The outbox is paused[/] by {quoted(paused.who)}: {quoted(paused.why)}")
-    screen.document(
+    return screen.ended(
+        Exit.FINE,
         {
             "batch_id": batch_id,
             "outbox": name,
@@ -179,13 +179,5 @@ async def put_file(
             "orders": loaded.total,
             "added": loaded.added,
             "paused": pause_document(paused),
-            "exit_status": Exit.FINE,
-        }
+        },
     )
-    return Exit.FINE
-
-
-def _nothing(screen: Screen, batch_id: str) -> Exit:
-    screen.trouble("nothing was put")
-    screen.document({"batch_id": batch_id, "exit_status": Exit.STOPPED})
-    return Exit.STOPPED

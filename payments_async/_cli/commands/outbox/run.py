@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async._cli.batch_state import in_words, progress_document
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, opened, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
 from payments_async._cli.outbox_state import (
@@ -78,9 +78,8 @@ async def outbox_run(
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
     fuse = limits.fuse()
     session = settings.session(session_limits(limits))
-    if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
-        screen.trouble("nothing was sent")
-        return Exit.STOPPED
+    if not await may_be_made(screen, journal, is_wanted=new_journal):
+        raise Declined("nothing was sent")
     async with telling(screen, notify, "outbox run", outbox=name, journal=str(journal)) as teller:
         try:
             async with opened(journal, new=True) as held, session as payments:

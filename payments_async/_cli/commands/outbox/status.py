@@ -69,7 +69,8 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     assert journal is not None
     _tell_next(screen, state, journal)
     status = exit_after(state)
-    screen.document(
+    return screen.ended(
+        status,
         {
             **health_document(state),
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
@@ -85,10 +86,8 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
                 for one in needing
             ],
-            "exit_status": status,
-        }
+        },
     )
-    return status
 
 
 async def _needing(journal: Journal, runs: Sequence[Run]) -> list[Entry]:
