@@ -1,7 +1,7 @@
 """The live view of a batch: bars on a terminal, a line now and then in a pipe, nothing with --json."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
@@ -24,7 +24,38 @@ _MARGIN = 3  # columns on the right, where a terminal writes its ^C: in the next
 _LOOK = 0.1  # seconds between two looks into the journal
 
 
-class LiveView:
+class Display:
+    """A part of a terminal that is drawn anew for as long as the block runs. Into a pipe nothing is drawn.
+
+    Args:
+        rate: Times a second.
+    """
+
+    def __init__(self, screen: Screen, *, rate: float = 4) -> None:
+        self._screen = screen
+        self._refreshes = rate
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._screen.is_live:
+            out = self._screen.out
+            self._live = Live(get_renderable=self._draw, console=out, refresh_per_second=self._refreshes)
+            self._live.start()
+            out.show_cursor(True)  # it was hidden, and a kill -9 would leave the terminal without one
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def _draw(self) -> Table:
+        """What is shown now."""
+        raise NotImplementedError
+
+
+class LiveView(Display):
     """Shows how far a batch is. Use it with ``with``; call it with every progress of its run.
 
     Args:
@@ -43,7 +74,7 @@ class LiveView:
         settles: bool = False,
         payments: PaymentsSession | None = None,
     ) -> None:
-        self._screen = screen
+        super().__init__(screen, rate=12 if settles else 4)
         self._payments = payments
         self._total = total
         self._currency = currency
@@ -54,22 +85,12 @@ class LiveView:
         self._told = 0 if settles else -1
         self._waited = -1  # how often it was told for what it waits
         self._looked: FirstLook | None = None
-        self._live: Live | None = None
-
-    def __enter__(self) -> Self:
-        if self._screen.is_live:
-            rate = 12 if self._settles else 4
-            self._live = Live(get_renderable=self._draw, console=self._screen.out, refresh_per_second=rate)
-            self._live.start()
-            self._screen.out.show_cursor(True)  # it was hidden, and a kill -9 would leave the terminal without one
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._doing = ""
-            self._live.stop()
+        self._doing = ""
+        super().__exit__(kind, error, traceback)
 
     def __call__(self, progress: RunProgress) -> None:
         """Take news of the run."""
@@ -158,7 +179,7 @@ class LiveView:
                 named = [name] if self._settles else []
                 grid.add_row(*named, bar, Text(f"{count:,}/{self._total:,}", style="bold"))
             whole.add_row(grid)
-            whole.add_row(_line_of(self._words(progress)))
+            whole.add_row(line_of(zip(self._words(progress), _WORD_STYLES, strict=False)))
         if run is not None and run.looked is not None and not run.sent:
             whole.add_row(Text(clean(looking(run.looked)), style="dim"))
         if run is not None and run.waits_for is not None:
@@ -195,10 +216,10 @@ def _final(progress: Progress) -> int:
     return sum(progress.counts[state] for state in FINAL)
 
 
-def _line_of(words: Sequence[str]) -> Text:
-    """These words in their colours, cut where the terminal ends."""
+def line_of(words: Iterable[tuple[str, str]]) -> Text:
+    """These words, each in its colour, cut where the terminal ends."""
     line = Text(no_wrap=True, overflow="ellipsis")
-    for word, style in zip(words, _WORD_STYLES, strict=False):
+    for word, style in words:
         line.append(word, style).append("   ")
     return line
 

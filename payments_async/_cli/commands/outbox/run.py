@@ -7,12 +7,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated
 
 import typer
 from aiohttp import web
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +18,7 @@ from payments_async._cli.batch_state import in_words, progress_document
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, opened, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
+from payments_async._cli.live_view import Display, line_of
 from payments_async._cli.outbox_state import (
     NewJournal,
     OutboxName,
@@ -227,11 +226,11 @@ def _document(health: OutboxHealth) -> dict[str, object]:
     return plain({**own, **health_document(health)})  # type: ignore[no-any-return]
 
 
-class _View:
+class _View(Display):
     """Shows how an outbox does: a line that stays on a terminal, a line now and then in a pipe, JSON on request."""
 
     def __init__(self, screen: Screen, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._screen = screen
+        super().__init__(screen)
         self._name = name
         self._clock = clock
         self._health: OutboxHealth | None = None
@@ -239,20 +238,6 @@ class _View:
         self._told: tuple[str, str | None] = ("", None)
         self._told_at = float("-inf")
         self._ended: deque[tuple[float, int]] = deque()
-        self._live: Live | None = None
-
-    def __enter__(self) -> Self:
-        if self._screen.is_live:
-            self._live = Live(get_renderable=self._draw, console=self._screen.out, refresh_per_second=4)
-            self._live.start()
-            self._screen.out.show_cursor(True)  # it was hidden, and a kill -9 would leave the terminal without one
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def show(self, health: OutboxHealth) -> None:
         """Take news."""
@@ -287,14 +272,12 @@ class _View:
 
     def _draw(self) -> Table:
         whole = Table.grid()
-        line = Text(no_wrap=True, overflow="ellipsis")
-        line.append(f"{clean(self._name)}   ", "bold")
+        words = [(clean(self._name), "bold")]
         if self._health is not None:
-            for state in State:
-                if count := self._health.progress.counts[state]:
-                    line.append(f"{state} {count:,}", state.meaning.colour).append("   ")
-            line.append(f"{self._rate():,.0f}/s", "dim")
-        whole.add_row(line)
+            counts = self._health.progress.counts
+            words += [(f"{state} {counts[state]:,}", state.meaning.colour) for state in State if counts[state]]
+            words.append((f"{self._rate():,.0f}/s", "dim"))
+        whole.add_row(line_of(words))
         if self._trouble is not None:
             whole.add_row(Text(clean(self._trouble), "yellow"))
         return whole
