@@ -73,10 +73,9 @@ async def check_new_outbox(journal: Journal, name: str, *, is_wanted: bool) -> N
         )
 
 
-async def metrics_of(journal: Journal, name: str) -> str:
+def metrics_of(health: OutboxHealth) -> str:
     """How the orders of an outbox stand, and what of it waits for a person, for Prometheus."""
-    health = await OutboxHealth.of(journal, name)
-    label = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    label = health.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     ours = f'outbox="{label}"'
     lines = [
         "# TYPE payments_orders gauge",

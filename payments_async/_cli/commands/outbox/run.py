@@ -4,11 +4,12 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
+import attrs
 import typer
 from aiohttp import web
 from rich.table import Table
@@ -16,7 +17,15 @@ from rich.text import Text
 
 from payments_async._cli.batch_state import in_words, progress_document
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
-from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, opened, seconded
+from payments_async._cli.journal import (
+    JournalFile,
+    JournalPlace,
+    SecondJournal,
+    introduce,
+    may_be_made,
+    opened,
+    seconded,
+)
 from payments_async._cli.limits import OutboxLimits, session_limits
 from payments_async._cli.live_view import Display, line_of
 from payments_async._cli.outbox_state import (
@@ -42,24 +51,48 @@ _HEALTH_WITHIN = 5.0  # seconds in which a question for the health is answered
 _LONG = 60.0  # seconds for which something hinders it before somebody is told
 
 
-async def outbox_run(
-    screen: Screen,
-    settings: ConnectionSettings,
-    journal: JournalFile = None,
-    name: OutboxName = "outbox",
-    limits: OutboxLimits = OutboxLimits(),
+@attrs.frozen(kw_only=True)
+class Work:
+    """Which outbox is worked, and who hears of it."""
+
+    journal: JournalFile = None
+    name: OutboxName = "outbox"
     health: Annotated[
         int | None,
         typer.Option(
             min=0, max=65535, help="Answer GET /health, /ready, /metrics at this port of this machine; 0: a free one."
         ),
-    ] = None,
-    new_journal: NewJournal = False,
+    ] = None
+    new_journal: NewJournal = False
     new_outbox: Annotated[
         bool, typer.Option("--new-outbox", help="Begin a further outbox in a journal that holds others.")
-    ] = False,
-    second_journal: SecondJournal = None,
-    notify: Notify = None,
+    ] = False
+    second_journal: SecondJournal = None
+    notify: Notify = None
+
+
+@attrs.frozen(kw_only=True)
+class Dispatch:
+    """What hands out the chunks of batches, where the outbox does not take them by itself.
+
+    Attributes:
+        check: Refuses a journal that lacks what it needs.
+        run: Hands them out until it is to stop.
+        metrics: What it tells Prometheus.
+        host: Where the health is asked for.
+    """
+
+    check: Callable[[Any], Awaitable[object]]
+    run: Callable[[Outbox, asyncio.Event], Awaitable[None]]
+    metrics: Callable[[Any], Awaitable[str]]
+    host: str
+
+
+async def outbox_run(
+    screen: Screen,
+    settings: ConnectionSettings,
+    work: Work = Work(),
+    limits: OutboxLimits = OutboxLimits(),
 ) -> Exit:
     """Work an outbox: send each of its orders once, and settle it, until Ctrl-C or SIGTERM.
 
@@ -73,85 +106,85 @@ async def outbox_run(
 
     Example: payments-async outbox run --journal shop.sqlite --max-per-day 5000000 --health 8081
     """
-    if (journal := seconded(journal, second_journal)) is None:
+    if (journal := seconded(work.journal, work.second_journal)) is None:
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
-    fuse = limits.fuse()
+    return await work_outbox(screen, settings, journal, work, limits, command="outbox run")
+
+
+async def work_outbox(
+    screen: Screen,
+    settings: ConnectionSettings,
+    journal: JournalPlace,
+    work: Work,
+    limits: OutboxLimits,
+    *,
+    command: str,
+    dispatch: Dispatch | None = None,
+) -> Exit:
+    """Work an outbox until it is stopped, and tell what is left.
+
+    Args:
+        command: By which it goes on.
+    """
+    fuse, name = limits.fuse(), work.name
     session = settings.session(session_limits(limits))
-    if not await may_be_made(screen, journal, is_wanted=new_journal):
+    if not await may_be_made(screen, journal, is_wanted=work.new_journal):
         raise Declined("nothing was sent")
-    async with telling(screen, notify, "outbox run", outbox=name, journal=str(journal)) as teller:
+    async with telling(screen, work.notify, command, outbox=name, journal=str(journal)) as teller:
         try:
             async with opened(journal, new=True) as held, session as payments:
                 introduce(screen, journal, held)
-                await check_new_outbox(held, name, is_wanted=new_outbox)
-                outbox = Outbox(payments, held, name, concurrency=limits.concurrency, rate=limits.rate, fuse=fuse)
-
-                async def measure() -> str:
-                    return f"{await metrics_of(held, name)}\n"
-
-                stop = await work_until_stopped(screen, outbox, name, health, metrics=measure, teller=teller)
+                await check_new_outbox(held, name, is_wanted=work.new_outbox)
+                if dispatch is not None:
+                    await dispatch.check(held)  # says now what it lacks
+                outbox = Outbox(
+                    payments,
+                    held,
+                    name,
+                    concurrency=limits.concurrency,
+                    rate=limits.rate,
+                    fuse=fuse,
+                    claims_batches=dispatch is None,
+                )
+                stop = await _work_until_stopped(screen, outbox, work.health, dispatch, teller)
                 left = await OutboxHealth.of(held, name)
         except JournalUnavailable as error:
             teller.facts["stopped"] = str(error)
-            again = command_line("outbox run", journal=journal, name=name, notify=printed(notify))
-            return teller.ended(say_unavailable(screen, error, again))
-        teller.facts["progress"] = progress_document(left.progress)
-        return teller.ended(say_stopped(screen, stop, left))
+            again = command_line(command, journal=journal, name=name, notify=printed(work.notify))
+            screen.trouble(f"stopped: {error}", f"go on with: {again}")
+            return teller.ended(_last_line(screen, Exit.STOPPED, {"stopped": str(error)}))
+        progress = teller.facts["progress"] = progress_document(left.progress)
+        how = "broken off: what was under way may have arrived, and is looked up" if stop.is_hard else "stopped"
+        screen.say(f"{how}; {quoted(name)} holds {in_words(left.progress)}")
+        status = Exit.STOPPED if stop.is_hard else Exit.FINE
+        return teller.ended(_last_line(screen, status, {"stopped": how, "progress": progress}))
 
 
-def say_unavailable(screen: Screen, error: JournalUnavailable, again: str) -> Exit:
-    """Say that the journal cannot be used, and by which command it goes on."""
-    screen.trouble(f"stopped: {error}", f"go on with: {again}")
+def _last_line(screen: Screen, status: Exit, facts: Mapping[str, object]) -> Exit:
+    """Write how it ended, with ``--json`` on a line as all before; tells the exit status."""
     if screen.as_json:
-        screen.line(json.dumps({"stopped": str(error), "exit_status": Exit.STOPPED}))
-    return Exit.STOPPED
-
-
-def say_stopped(screen: Screen, stop: Stop, left: OutboxHealth) -> Exit:
-    """Say that whoever worked was stopped, and what is left."""
-    status = Exit.STOPPED if stop.is_hard else Exit.FINE
-    how = "broken off: what was under way may have arrived, and is looked up" if stop.is_hard else "stopped"
-    if screen.as_json:
-        told = {"stopped": how, "progress": progress_document(left.progress), "exit_status": status}
-        screen.line(json.dumps(plain(told)))
-    else:
-        screen.say(f"{how}; {quoted(left.name)} holds {in_words(left.progress)}")
+        screen.line(json.dumps(plain({**facts, "exit_status": status})))
     return status
 
 
-async def work_until_stopped(
-    screen: Screen,
-    outbox: Outbox,
-    name: str,
-    port: int | None,
-    *,
-    host: str = "127.0.0.1",
-    beside: Callable[[asyncio.Event], Coroutine[None, None, None]] | None = None,
-    metrics: Callable[[], Awaitable[str]] | None = None,
-    teller: Teller | None = None,
+async def _work_until_stopped(
+    screen: Screen, outbox: Outbox, port: int | None, dispatch: Dispatch | None, teller: Teller
 ) -> Stop:
-    """Work until somebody stops it, and finish what is under way.
-
-    Args:
-        host: Where the health is asked for.
-        beside: What hands out work beside, until it is to stop.
-        metrics: Tells Prometheus how it does.
-        teller: Tells somebody once more needs a person.
-    """
+    """Work until somebody stops it, and finish what is under way."""
+    host = "127.0.0.1" if dispatch is None else dispatch.host
     with draining(screen) as stop:
         try:
-            async with _answering(outbox, host, port, metrics) as at:
+            async with _answering(outbox, host, port, dispatch) as at:
                 await outbox.start()
-                helping = None if beside is None else asyncio.ensure_future(beside(stop.drain))
+                helping = None if dispatch is None else asyncio.ensure_future(dispatch.run(outbox, stop.drain))
                 where = "" if at is None else f"; its health at http://{host}:{at}/health"
-                screen.note(f"working the outbox {clean(name)}{where}; Ctrl-C stops")
+                screen.note(f"working the outbox {clean(outbox.name)}{where}; Ctrl-C stops")
                 hindered = Hindrance()
-                with _View(screen, name) as view:
+                with _View(screen, outbox.name) as view:
                     while not stop.drain.is_set() and (helping is None or not helping.done()):
                         try:
                             view.show(now := await outbox.health())
-                            if teller is not None:
-                                teller.heed({**now.needs, **hindered.needs(now)}, hinders=now.hinders)
+                            teller.heed({**now.needs, **hindered.needs(now)}, hinders=now.hinders)
                         except JournalError as error:  # the outbox itself goes on trying
                             view.say_trouble(error.message)
                         with suppress(TimeoutError):
@@ -176,7 +209,7 @@ async def _break_off(outbox: Outbox) -> None:
 
 @asynccontextmanager
 async def _answering(
-    outbox: Outbox, host: str, port: int | None, metrics: Callable[[], Awaitable[str]] | None
+    outbox: Outbox, host: str, port: int | None, dispatch: Dispatch | None
 ) -> AsyncIterator[int | None]:
     """Answer questions for the health; tells the port."""
     if port is None:
@@ -194,16 +227,15 @@ async def _answering(
         return web.json_response(_document(health), status=200 if is_fine else 503)
 
     async def measure(request: web.Request) -> web.Response:
-        assert metrics is not None
         try:
             async with asyncio.timeout(_HEALTH_WITHIN):
-                return web.Response(text=await metrics())
+                jobs = "" if dispatch is None else f"{await dispatch.metrics(outbox.journal)}\n"
+                return web.Response(text=f"{jobs}{metrics_of(await OutboxHealth.of(outbox.journal, outbox.name))}\n")
         except (JournalError, TimeoutError):
             return web.Response(status=503)
 
     app = web.Application()
-    if metrics is not None:
-        app.router.add_get("/metrics", measure)
+    app.router.add_get("/metrics", measure)
     app.router.add_get("/health", answer)
     app.router.add_get("/ready", answer)
     runner = web.AppRunner(app, access_log=None)
