@@ -1,7 +1,6 @@
 """`payments-async outbox put`: a batch file put into an outbox, to be sent by whoever works it."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -40,21 +39,28 @@ from payments_async.journal.contract import Loaded
 from payments_async.outbox import Outbox
 
 
+@attrs.frozen(kw_only=True)
+class Put:
+    """What is put where, as it was given on the command line."""
+
+    file: BatchFile
+    batch_id: BatchId
+    journal: JournalFile = None
+    name: OutboxName = "outbox"
+    approved: Annotated[str | None, typer.Option("--plan", help="The digest that was approved; put exactly that.")] = (
+        None
+    )
+    validate: Validate = False
+    yes: Annotated[bool, typer.Option("--yes", help="Put it without asking.")] = False
+    new_journal: NewJournal = False
+    second_journal: SecondJournal = None
+
+
 async def outbox_put(
     screen: Screen,
     settings: ConnectionSettings,
-    file: BatchFile,
-    batch_id: BatchId,
-    journal: JournalFile = None,
-    name: OutboxName = "outbox",
-    approved: Annotated[
-        str | None, typer.Option("--plan", help="The digest that was approved; put exactly that.")
-    ] = None,
+    what: Put,
     rows: RowOptions = RowOptions(),
-    validate: Validate = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Put it without asking.")] = False,
-    new_journal: NewJournal = False,
-    second_journal: SecondJournal = None,
     checks: PlanChecks = PlanChecks(),
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
@@ -65,43 +71,20 @@ async def outbox_put(
 
     Example: payments-async outbox put payroll.csv --batch-id payroll-2026-11 --journal shop.sqlite
     """
-    options = PutOptions(
-        file=file,
-        batch_id=batch_id,
-        name=name,
-        approved=approved,
-        rows=rows,
-        validate=validate,
-        yes=yes,
-        new_journal=new_journal,
-        checks=checks,
-        file_format=file_format,
+    journal = seconded(what.journal, what.second_journal)
+    return await put_file(
+        screen, settings, journal, what, rows, checks, file_format, put=Outbox.put_batch, works="outbox run"
     )
-    journal = seconded(journal, second_journal)
-    return await put_file(screen, settings, journal, options, put=Outbox.put_batch, works="outbox run")
-
-
-@attrs.frozen(kw_only=True)
-class PutOptions:
-    """What is put where, as it was given on the command line."""
-
-    file: Path
-    batch_id: str
-    name: str
-    approved: str | None
-    rows: RowOptions
-    validate: bool
-    yes: bool
-    new_journal: bool
-    checks: PlanChecks
-    file_format: FileFormat
 
 
 async def put_file(
     screen: Screen,
     settings: ConnectionSettings,
     journal: JournalPlace | None,
-    options: PutOptions,
+    what: Put,
+    rows: RowOptions,
+    checks: PlanChecks,
+    file_format: FileFormat,
     *,
     put: Callable[..., Awaitable[Loaded]],
     works: str,
@@ -114,12 +97,12 @@ async def put_file(
     """
     if journal is None:
         raise BadInput("--journal: name the journal of the outbox, or set PAYMENTS_JOURNAL")
-    file, batch_id, name, rows = options.file, options.batch_id, options.name, options.rows
+    file, batch_id, name = what.file, what.batch_id, what.name
     session = settings.session()
-    options.checks.amounts()
+    checks.amounts()
     # which may be long: what the settings lack was told before
-    read = await read_payments(screen, file, batch_id, rows, options.file_format, journal)
-    check_guesses(read.batch, options.approved, yes=options.yes)
+    read = await read_payments(screen, file, batch_id, rows, file_format, journal)
+    check_guesses(read.batch, what.approved, yes=what.yes)
     async with session as payments:
         async with existing(journal) as held:
             if held is not None:
@@ -135,23 +118,23 @@ async def put_file(
                 batch_id,
                 held,
                 rows,
-                await options.checks.chosen(screen, held, options.file_format, journal),
-                validate=options.validate,
+                await checks.chosen(screen, held, file_format, journal),
+                validate=what.validate,
             )
         show_plan(
             screen,
             made,
             f"{file.name}, batch {batch_id}",
-            names=await names_shown(screen, made, file, is_asked=not options.yes),
+            names=await names_shown(screen, made, file, is_asked=not what.yes),
         )
-        check_plan(made, options.approved)
-        if not await may_be_made(screen, journal, is_wanted=options.new_journal):
+        check_plan(made, what.approved)
+        if not await may_be_made(screen, journal, is_wanted=what.new_journal):
             raise Declined("nothing was put")
         question = (
             f"Put {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}, into the outbox "
             f"{clean(name)}? Whoever works it sends them."
         )
-        if made.recorded < made.count and not options.yes:
+        if made.recorded < made.count and not what.yes:
             await agree(screen, payments, made, question, otherwise="nothing was put")
         try:
             tell_always()
