@@ -1,7 +1,8 @@
 """How a batch stands: its outcomes, what was not paid and why, and what is to be done next."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from rich.text import Text
 
@@ -14,6 +15,7 @@ from payments_async.bulk import LaterTry, later_tries
 from payments_async.journal import UNPAID, UNSETTLED, Archive, Entry, Journal, Progress, State
 from payments_async.journal.contract import ListingWord
 
+T = TypeVar("T")
 SHOWN = 20  # orders of a kind
 
 
@@ -38,14 +40,26 @@ def in_words(progress: Progress) -> str:
     )
 
 
-async def first(entries: AsyncIterator[Entry], count: int = SHOWN) -> list[Entry]:
-    """The first orders of many."""
-    found: list[Entry] = []
-    async for entry in entries:
-        found.append(entry)
+async def first(many: AsyncIterable[T], count: int = SHOWN) -> list[T]:
+    """The first of many."""
+    found: list[T] = []
+    async for one in many:
+        found.append(one)
         if len(found) == count:
             break
     return found
+
+
+async def needing(
+    journal: Journal, batch_ids: Iterable[str | None], states: Iterable[State]
+) -> list[tuple[Entry, str]]:
+    """The first orders of batches that need a person, each with the reason: contradicted, or in these states."""
+    found: dict[str, Entry] = {}
+    for batch_id in batch_ids:
+        for entries in (journal.conflicts(batch_id), *(journal.entries(batch_id, state) for state in states)):
+            if len(found) < SHOWN:
+                found |= {entry.request_id: entry for entry in await first(entries)}
+    return [(entry, entry.conflict or entry.message or "") for entry in list(found.values())[:SHOWN]]
 
 
 async def unpaid_of(journal: Journal, batch_id: str, progress: Progress) -> list[tuple[Entry, str]]:

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 import attrs
 
-from payments_async._cli.batch_state import first, unpaid_of
+from payments_async._cli.batch_state import SHOWN, first, unpaid_of
 from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
@@ -17,10 +16,7 @@ from payments_async.journal import FINAL, UNPAID, UNSETTLED, Entry, Journal, Jou
 from payments_async.journal.contract import Change, StoredEvent
 from payments_async.outbox import OutboxHealth
 
-T = TypeVar("T")
-
 _RUNS = 20  # batches on the page, the latest ones
-_SHOWN = 20  # orders of a kind, and dead letters
 _PATIENCE = 5.0  # seconds for which the journal may keep a page waiting
 _FRESH = 1.0  # seconds for which what was read is shown to others who ask
 _SPARING = 20  # a batch is walked through again after so many times the time that took
@@ -220,9 +216,9 @@ class Watch:
             needs=await self._needs(),
             needing=sum(overall.counts[state] for state in UNSETTLED) + overall.conflicts,
             unpaid=[] if chosen is None else await self._unpaid(chosen),
-            dead=await _few(journal.dead_letters()),
+            dead=await first(journal.dead_letters()),
             dead_count=backlog.dead,
-            untold=await _few(journal.dead_changes()) if changes.dead else [],
+            untold=await first(journal.dead_changes()) if changes.dead else [],
             untold_count=changes.dead,
             outboxes=[await OutboxHealth.of(journal, name) for name in outboxes],
             quarantined=[run for run in runs if run.quarantined],
@@ -250,9 +246,9 @@ class Watch:
         """Parked and contradicted orders first: nobody but a person can do anything about them."""
         journal = self._journal
         kinds = {
-            "not found: did it ever reach the service?": await first(journal.entries(None, State.PARKED), _SHOWN),
-            "evidence against evidence": await first(journal.conflicts(), _SHOWN),
-            "outcome unknown: reconcile looks for it": await first(journal.entries(None, State.UNKNOWN), _SHOWN),
+            "not found: did it ever reach the service?": await first(journal.entries(None, State.PARKED)),
+            "evidence against evidence": await first(journal.conflicts()),
+            "outcome unknown: reconcile looks for it": await first(journal.entries(None, State.UNKNOWN)),
         }
         found = {entry.request_id: self._shown(entry, why) for why, entries in kinds.items() for entry in entries[::-1]}
         return list(found.values())
@@ -261,7 +257,7 @@ class Watch:
         if not chosen.unpaid:
             return []
         found = await unpaid_of(self._journal, chosen.run.batch_id, chosen.progress)
-        return [self._shown(entry, why) for entry, why in found[:_SHOWN]]
+        return [self._shown(entry, why) for entry, why in found[:SHOWN]]
 
     def _shown(self, entry: Entry, why: str) -> ShownOrder:
         return ShownOrder(
@@ -303,12 +299,3 @@ class Watch:
 def _older(known: Look | None, trouble: str) -> Look:
     """What was read before, with the reason why it is not newer."""
     return attrs.evolve(known or Look(at=time.time()), trouble=trouble)
-
-
-async def _few(events: AsyncIterator[T]) -> list[T]:
-    found: list[T] = []
-    async for one in events:
-        found.append(one)
-        if len(found) == _SHOWN:
-            break
-    return found

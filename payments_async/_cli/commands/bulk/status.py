@@ -5,8 +5,8 @@ from payments_async._cli.batch_state import (
     currency_of,
     deadlines_in_words,
     exit_after,
-    first,
     in_words,
+    needing,
     progress_document,
     show_archives,
     show_entries,
@@ -18,7 +18,7 @@ from payments_async._cli.batch_state import (
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.screen import Screen, counted, money, quoted
-from payments_async.journal import Entry, Journal, State
+from payments_async.journal import Journal, State
 
 
 async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: AnyBatch = None) -> Exit:
@@ -32,7 +32,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             return await _show_all(screen, held)
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
-        needing = await _needing(held, name)
+        found = await needing(held, [name], (State.PARKED, State.UNKNOWN))
         unpaid = await unpaid_of(held, name, progress)
         strangers = await held.unmatched_events()
         currency = await currency_of(held, name)
@@ -43,10 +43,10 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     if run.archived:
         screen.say(f"\nOf these, {counted(run.archived, 'order')} ended long ago and left the journal for an archive:")
         show_archives(screen, kept)
-    if needing:
+    if found:
         screen.say("\n[bold magenta]Need a person[/]")
-        show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in needing])
-        if len(needing) == SHOWN:
+        show_entries(screen, found)
+        if len(found) == SHOWN:
             screen.say("there may be more; `payments-async bulk report` shows them all")
     show_unpaid(screen, unpaid, progress)
     if deadlines:
@@ -65,7 +65,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             "progress": progress_document(progress),
             "need_a_person": [
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
-                for one in needing
+                for one, _ in found
             ],
             "not_paid": [
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "why": why}
@@ -96,12 +96,3 @@ async def _show_all(screen: Screen, journal: Journal) -> Exit:
     screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
     status = exit_after(await journal.progress(), quarantined=sum(run.quarantined for run in runs))
     return screen.ended(status, {"batches": batches})
-
-
-async def _needing(journal: Journal, batch_id: str) -> list[Entry]:
-    """The first orders that need a person."""
-    found: dict[str, Entry] = {}
-    doubtful = (journal.entries(batch_id, state) for state in (State.PARKED, State.UNKNOWN))
-    for entries in (journal.conflicts(batch_id), *doubtful):
-        found |= {entry.request_id: entry for entry in await first(entries)}
-    return list(found.values())[:SHOWN]

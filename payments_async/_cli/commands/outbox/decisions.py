@@ -1,13 +1,12 @@
 """`payments-async outbox pause`, `resume`, `replay`, `forget` and `drop`: what a person decides about an outbox."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
-from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, pause_document
+from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, moment, pause_document
 from payments_async._cli.screen import Screen, counted, quoted
 from payments_async.journal import JournalRefused, State
 
@@ -35,8 +34,8 @@ async def outbox_pause(
     if before is None:
         screen.say(f"{quoted(name)} is paused, as {quoted(who)} states: {quoted(why)}")
     else:
-        at = f"{datetime.fromtimestamp(before.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        screen.say(f"{quoted(name)} was paused already, by {quoted(before.who)} on {at}: {quoted(before.why)}")
+        by = f"by {quoted(before.who)} on {moment(before.at)}"
+        screen.say(f"{quoted(name)} was paused already, {by}: {quoted(before.why)}")
     return screen.ended(Exit.FINE, {"outbox": name, "paused": pause_document(paused), "was_paused": before is not None})
 
 

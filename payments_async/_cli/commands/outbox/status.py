@@ -1,12 +1,14 @@
 """`payments-async outbox status`: how an outbox stands, whoever works it."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from payments_async._cli.batch_state import (
+    SHOWN,
     deadlines_in_words,
     first,
     in_words,
+    needing,
     show_archives,
     show_entries,
     show_progress,
@@ -23,11 +25,8 @@ from payments_async._cli.outbox_state import (
 )
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
-from payments_async.journal import Entry, Journal, Run, State
-from payments_async.journal.contract import Change
+from payments_async.journal import State
 from payments_async.outbox import OutboxHealth
-
-_LISTED = 20
 
 
 async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOutbox = None) -> Exit:
@@ -44,14 +43,10 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
         state, oldest = await OutboxHealth.of(held, name), await held.oldest(name)
         runs = [run for run in await held.runs() if run.outbox == name]
         batches = [(run, in_words(await held.progress(run.batch_id))) for run in runs if run.batch_id != name]
-        needing = await _needing(held, runs)
-        dead: list[Change] = []
-        if state.handlers.dead:
-            async for change in held.dead_changes():
-                if change.outbox == name and len(dead) < _LISTED:
-                    dead.append(change)
+        found = await needing(held, [run.batch_id for run in runs], [State.PARKED])
+        dead = await first(change async for change in held.dead_changes() if change.outbox == name)
         kept = await held.archives()
-        untaken = await held.laid(name, limit=_LISTED, stuck=True)
+        untaken = await held.laid(name, limit=SHOWN, stuck=True)
     _show(screen, state, oldest)
     if archived := sum(run.archived for run in runs):
         screen.say(f"Of these, {counted(archived, 'order')} ended long ago and left the journal for an archive:")
@@ -59,9 +54,9 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     if batches:
         rows = [[run.batch_id, f"{run.total:,}", money(run.amount), words] for run, words in batches]
         screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
-    if needing:
+    if found:
         screen.say("\n[bold magenta]Need a person[/]")
-        show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in needing])
+        show_entries(screen, found)
     lines = (f"{change.id:>8}  {change.request_id}  {change.state}  {change.error or ''}" for change in dead)
     screen.listing("\n[bold red]Handlers failed too often[/]", lines, state.handlers.dead)
     lines = (f"{one.request_id}  {one.problem}" for one in untaken)
@@ -84,20 +79,10 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "batches": [run.batch_id for run, _ in batches],
             "need_a_person": [
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
-                for one in needing
+                for one, _ in found
             ],
         },
     )
-
-
-async def _needing(journal: Journal, runs: Sequence[Run]) -> list[Entry]:
-    """The first orders that need a person: parked, or with evidence against evidence."""
-    found: dict[str, Entry] = {}
-    for run in runs:
-        for entries in (journal.conflicts(run.batch_id), journal.entries(run.batch_id, State.PARKED)):
-            if len(found) < _LISTED:
-                found |= {entry.request_id: entry for entry in await first(entries, _LISTED)}
-    return list(found.values())[:_LISTED]
 
 
 def _show(screen: Screen, state: OutboxHealth, oldest: Mapping[State, float]) -> None:
