@@ -23,133 +23,23 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import IS_UNSETTLED, SHIFT, among
+from payments_async.journal._statements._entries import SHIFT, among
 from payments_async.journal._statements._moving import TableShape, tables_in
+from payments_async.journal._statements._schema import KEYED, TABLES
 from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
 
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
 _SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
-_MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 _ENDS = "", "-wal", "-shm"  # of the names of a journal's files
 ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
 _SEALS = "moved_"  # how the names of triggers begin
 _MOUNTS = Path("/proc/self/mountinfo")
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
-# The id of an order is its run's number, 28 bits higher, and its own number within the run: orders of one run lie side
-# by side, and those of one chunk on a few neighbouring pages. Columns that are filled in later hold their place from
-# the beginning (times as 8 bytes, the transaction as 16), so that a row keeps its size and its page.
 _FIRST = (
-    """CREATE TABLE run (
-        id INTEGER PRIMARY KEY, batch_id TEXT NOT NULL UNIQUE,
-        base_address TEXT NOT NULL, key_fingerprint TEXT NOT NULL, user_id TEXT NOT NULL,
-        source_digest TEXT, policy TEXT, epoch TEXT NOT NULL,
-        uid TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', loader TEXT, load_token INTEGER NOT NULL DEFAULT 0,
-        load_until REAL NOT NULL DEFAULT 0, created_at REAL NOT NULL, ready_at REAL,
-        quarantined_at REAL, look_since REAL,
-        outbox TEXT, paused_at REAL, paused_by TEXT, paused_why TEXT, day TEXT, day_spent TEXT,
-        archived INTEGER NOT NULL DEFAULT 0) STRICT""",
-    "CREATE INDEX run_outbox ON run(outbox) WHERE outbox IS NOT NULL",
-    """CREATE TABLE outbox (
-        id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'planned',
-        token INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0, sent_before INTEGER NOT NULL DEFAULT 0,
-        amount TEXT NOT NULL, body BLOB NOT NULL, body_sha256 BLOB NOT NULL,
-        transaction_id BLOB DEFAULT x'00000000000000000000000000000000',
-        code INTEGER, message TEXT, conflict TEXT, permitted_at REAL NOT NULL, updated_at REAL NOT NULL,
-        put_at REAL, not_before REAL NOT NULL DEFAULT 0, priority INTEGER NOT NULL DEFAULT 0) STRICT""",
-    "CREATE UNIQUE INDEX outbox_request ON outbox(request_id)",
-    f"CREATE INDEX outbox_mixed ON outbox(lower(request_id)) WHERE {_MIXED}",
-    # none on sending, which every order passes: those under way are found by the numbers of their chunk
-    f"CREATE INDEX outbox_open ON outbox(state) WHERE {IS_UNSETTLED}",
-    "CREATE INDEX outbox_accepted ON outbox(state) WHERE state = 'accepted'",
-    "CREATE INDEX outbox_rejected ON outbox(state) WHERE state = 'rejected'",
-    "CREATE INDEX outbox_failed ON outbox(state) WHERE state = 'failed'",
-    "CREATE INDEX outbox_conflict ON outbox(id) WHERE conflict IS NOT NULL",
-    """CREATE INDEX outbox_transaction ON outbox(transaction_id)
-        WHERE transaction_id <> x'00000000000000000000000000000000'""",
-    """CREATE TABLE progress (
-        run INTEGER NOT NULL, state TEXT NOT NULL, count INTEGER NOT NULL, total TEXT NOT NULL,
-        PRIMARY KEY (run, state)) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE chunk (
-        run INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', owner TEXT,
-        holder TEXT,
-        token INTEGER NOT NULL DEFAULT 0, lease_until REAL NOT NULL DEFAULT 0, lease REAL NOT NULL DEFAULT 0,
-        due_at REAL NOT NULL DEFAULT 0, priority INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (run, number)) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX chunk_open ON chunk(run, priority DESC, number) WHERE state = 'open'",
-    "CREATE INDEX chunk_later ON chunk(run, number) WHERE due_at > 0",
-    "CREATE INDEX chunk_leased ON chunk(run, number) WHERE owner IS NOT NULL",  # a few of thousands
-    """CREATE TABLE claim (
-        run INTEGER NOT NULL, number INTEGER NOT NULL, token INTEGER NOT NULL, owner TEXT, at REAL NOT NULL,
-        PRIMARY KEY (run, number, token)) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE attempt (
-        id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, n INTEGER NOT NULL, token INTEGER NOT NULL,
-        permitted_at REAL NOT NULL, outcome TEXT NOT NULL, code INTEGER, message TEXT, done_at REAL NOT NULL) STRICT""",
-    "CREATE INDEX attempt_order ON attempt(order_id)",
-    """CREATE TABLE evidence (
-        id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, at REAL NOT NULL, news TEXT NOT NULL, source TEXT NOT NULL,
-        transaction_id TEXT, amount TEXT, currency TEXT, detail TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
-        before_at REAL NOT NULL, conflict TEXT, event_id INTEGER, decided INTEGER,
-        times INTEGER NOT NULL DEFAULT 1, last_at REAL NOT NULL) STRICT""",
-    "CREATE INDEX evidence_order ON evidence(order_id)",
-    # readings of the service's list, each for one batch or, without a run, for none in particular
-    """CREATE TABLE sweep (
-        id INTEGER PRIMARY KEY, run INTEGER, doubted_at REAL NOT NULL, since TEXT NOT NULL, until TEXT NOT NULL,
-        begun_at REAL NOT NULL, ended_at REAL, rows INTEGER NOT NULL DEFAULT 0, requests INTEGER NOT NULL DEFAULT 0,
-        counted INTEGER NOT NULL DEFAULT 0, problem TEXT) STRICT""",
-    """CREATE TABLE resolution (
-        id INTEGER PRIMARY KEY, order_id INTEGER, run INTEGER, kind TEXT NOT NULL, who TEXT NOT NULL,
-        why TEXT NOT NULL, evidence TEXT, at REAL NOT NULL) STRICT""",
-    "CREATE INDEX resolution_order ON resolution(order_id)",
-    # an event with the delivery that brought it, in one row: a second row and its index would cost a tenth of all that
-    # taking a notification costs; so would the event's own text where the body says the same, and there it is empty
-    """CREATE TABLE ipn_event (
-        id INTEGER PRIMARY KEY, transaction_id TEXT NOT NULL, status_code INTEGER NOT NULL, amount TEXT NOT NULL,
-        request_id TEXT, event BLOB NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL, peer TEXT NOT NULL,
-        received_at REAL NOT NULL, state TEXT NOT NULL DEFAULT 'handled', tries INTEGER NOT NULL DEFAULT 0, done TEXT,
-        error TEXT, conflict TEXT, order_id INTEGER, times INTEGER NOT NULL DEFAULT 1, last_at REAL,
-        doubt TEXT) STRICT""",
-    # whatever its row says, an event is pending while it is here; so most rows are written once and never again
-    """CREATE TABLE ipn_pending (
-        event_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, holder TEXT NOT NULL, due_at REAL NOT NULL,
-        failed INTEGER NOT NULL DEFAULT 0) STRICT""",
-    "CREATE INDEX ipn_pending_due ON ipn_pending(due_at)",
-    "CREATE INDEX ipn_pending_failed ON ipn_pending(event_id) WHERE failed <> 0",
-    "CREATE UNIQUE INDEX ipn_event_fact ON ipn_event(transaction_id, status_code, amount)",
-    # the order's number beside it, so that those without one are found without reading their rows
-    "CREATE INDEX ipn_event_request ON ipn_event(request_id, order_id) WHERE request_id IS NOT NULL",
-    "CREATE INDEX ipn_event_dead ON ipn_event(id) WHERE state = 'dead'",
-    "CREATE INDEX ipn_event_doubt ON ipn_event(doubt, request_id) WHERE doubt IS NOT NULL",
-    "CREATE INDEX ipn_event_disputed ON ipn_event(id) WHERE state = 'disputed'",
-    "CREATE INDEX ipn_event_nameless ON ipn_event(transaction_id) WHERE order_id IS NULL AND request_id IS NULL",
-    # further deliveries of an event, in other words than the first
-    """CREATE TABLE ipn_delivery (
-        id INTEGER PRIMARY KEY, event_id INTEGER NOT NULL, digest BLOB NOT NULL, body BLOB NOT NULL,
-        query TEXT NOT NULL, peer TEXT NOT NULL, received_at REAL NOT NULL, times INTEGER NOT NULL DEFAULT 1,
-        last_at REAL) STRICT""",
-    "CREATE UNIQUE INDEX ipn_delivery_once ON ipn_delivery(event_id, digest)",
-    # the events that became evidence later than they were stored: whoever waits reads on from the last row of both
-    "CREATE TABLE ipn_believed (id INTEGER PRIMARY KEY, event_id INTEGER NOT NULL) STRICT",
-    "CREATE INDEX ipn_believed_event ON ipn_believed(event_id)",
-    # what a list has shown of orders that a journal which may have forgotten some does not hold; ids in small letters
-    """CREATE TABLE sighting (
-        request_id TEXT PRIMARY KEY, transaction_id TEXT NOT NULL, news TEXT NOT NULL, amount TEXT, currency TEXT,
-        at REAL NOT NULL) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX sighting_at ON sighting(at)",
-    # of which states the handlers of an outbox hear, and when such a process asked last: it may be gone for good
-    """CREATE TABLE hearing (
-        outbox TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL,
-        PRIMARY KEY (outbox, state)) STRICT, WITHOUT ROWID""",
-    # owner and holder are there while it is leased, and due_at is the end of the lease then; 0 for what never failed
-    """CREATE TABLE change (
-        id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, outbox TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL,
-        status TEXT NOT NULL, owner TEXT, holder TEXT, due_at REAL NOT NULL DEFAULT 0,
-        tries INTEGER NOT NULL DEFAULT 0, done TEXT, error TEXT) STRICT""",
-    "CREATE INDEX change_due ON change(outbox, state, due_at) WHERE status = 'pending'",
-    "CREATE INDEX change_leased ON change(holder) WHERE holder IS NOT NULL",  # a few of millions
-    "CREATE INDEX change_dead ON change(id) WHERE status = 'dead'",
+    *TABLES,
     # Changes are written by a trigger that is made with the first outbox (``WRITES_CHANGES``): to a journal of batches
     # alone it would cost a hundredth of each order. No run belongs to an outbox without it.
     *(
@@ -158,20 +48,6 @@ _FIRST = (
         BEGIN SELECT RAISE(ABORT, 'the changes of this outbox would not be written down'); END"""  # noqa: S608
         for event in ("INSERT", "UPDATE OF outbox")
     ),
-    "CREATE INDEX change_open ON change(order_id) WHERE status IN ('pending', 'dead')",  # keeps its order from leaving
-    # Files that old orders have left for, and what stays of those: by what they are known again, so that none is sent
-    # again, and how they ended. ``about`` is the beginning of the body, which names nobody.
-    """CREATE TABLE archive (
-        id INTEGER PRIMARY KEY, path TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, begun_at REAL NOT NULL,
-        ended_at REAL, orders INTEGER NOT NULL DEFAULT 0) STRICT""",
-    """CREATE TABLE archived (
-        id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL, attempt INTEGER NOT NULL,
-        sent_before INTEGER NOT NULL, amount TEXT NOT NULL, about BLOB NOT NULL, body_sha256 BLOB NOT NULL,
-        transaction_id BLOB, permitted_at REAL NOT NULL, updated_at REAL NOT NULL, archive INTEGER NOT NULL) STRICT""",
-    "CREATE UNIQUE INDEX archived_request ON archived(request_id)",
-    f"CREATE INDEX archived_mixed ON archived(lower(request_id)) WHERE {_MIXED}",
-    """CREATE INDEX archived_transaction ON archived(transaction_id)
-        WHERE transaction_id <> x'00000000000000000000000000000000'""",
     # a reversal that is told late; as the other one above
     f"""CREATE TRIGGER archived_changed AFTER UPDATE OF state ON archived
         WHEN NEW.state <> OLD.state AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> {SHIFT} AND outbox IS NOT NULL)
@@ -182,28 +58,6 @@ _FIRST = (
             SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
         FROM run r WHERE r.id = NEW.id >> {SHIFT};
         END""",  # noqa: S608 - no value in it
-    # what one of all who share the journal does for the others
-    "CREATE TABLE duty (name TEXT PRIMARY KEY, owner TEXT, holder TEXT, until REAL) STRICT",
-    # who proposed what, who approved it, and who took that back; and how many have to, of which the latest counts
-    """CREATE TABLE proposal (
-        id INTEGER PRIMARY KEY, digest TEXT NOT NULL, batch_id TEXT NOT NULL, orders INTEGER NOT NULL,
-        amount TEXT NOT NULL, currency TEXT, file TEXT NOT NULL, who TEXT NOT NULL, login TEXT NOT NULL,
-        machine TEXT NOT NULL, at REAL NOT NULL) STRICT""",
-    "CREATE INDEX proposal_digest ON proposal(digest)",
-    """CREATE TABLE approval (
-        id INTEGER PRIMARY KEY, digest TEXT NOT NULL, note TEXT NOT NULL, who TEXT NOT NULL, login TEXT NOT NULL,
-        machine TEXT NOT NULL, at REAL NOT NULL, withdrawn_by TEXT, withdrawn_login TEXT, withdrawn_machine TEXT,
-        withdrawn_at REAL) STRICT""",
-    "CREATE INDEX approval_digest ON approval(digest)",
-    """CREATE TABLE approval_rule (
-        id INTEGER PRIMARY KEY, needed INTEGER NOT NULL, shared_logins INTEGER NOT NULL, why TEXT NOT NULL,
-        who TEXT NOT NULL, login TEXT NOT NULL, machine TEXT NOT NULL, at REAL NOT NULL) STRICT""",
-    # how fast all may send: when the next turn is, and a pause that the service asked for; and who names which rate
-    """CREATE TABLE pace (
-        id INTEGER PRIMARY KEY, rate REAL, next_at REAL NOT NULL DEFAULT 0, cool_at REAL NOT NULL DEFAULT 0,
-        cool_for REAL NOT NULL DEFAULT 0, cool_why TEXT) STRICT""",
-    "CREATE TABLE pace_named (owner TEXT PRIMARY KEY, holder TEXT, rate REAL NOT NULL, until REAL NOT NULL) STRICT",
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 
 # A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order enters
@@ -221,11 +75,7 @@ WRITES_CHANGES = f"""CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF
     END"""  # noqa: S608 - no value in it
 
 _BOUND = (
-    # Ids that differ in letters alone are one: each is known by its key (`plain_id`), which `write_keys` fills in. Of
-    # notifications and sightings the key alone is looked for.
-    *(f"ALTER TABLE {table} ADD COLUMN request_key TEXT NOT NULL DEFAULT ''" for table in ("outbox", "archived")),
-    *(f"ALTER TABLE {table} RENAME COLUMN request_id TO request_key" for table in ("ipn_event", "sighting")),
-    *(f"DROP INDEX {table}_{what}" for table in ("outbox", "archived") for what in ("request", "mixed")),
+    *KEYED,
     # since when every change is there: what was forgotten before is not known
     """INSERT INTO meta (key, value) SELECT 'changes_since', CAST(coalesce(
         (SELECT min(at) FROM change WHERE status IN ('seen', 'handled')), CAST(strftime('%s', 'now') AS REAL)) AS TEXT)
