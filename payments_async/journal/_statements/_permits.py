@@ -65,7 +65,7 @@ _ENDS = {  # of an attempt whose order is as its permit left it and was never wr
     news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
 }
 # The rules of a permit, and of the usual end of an attempt. They are written nowhere else.
-_HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open' AND lease_until > ?"
+_HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"  # only an open chunk has an owner
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
     WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
     AND EXISTS (SELECT 1 FROM chunk WHERE {_HELD})"""  # noqa: S608 - no value in it
@@ -132,8 +132,7 @@ def renew_chunk(commit: Commit, chunk: Chunk, lease: float) -> float:
     """Prolong a lease; tells until when."""
     until = commit.now + lease
     renewed = commit.execute(
-        """UPDATE chunk SET lease_until = ?, lease = ?
-        WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'""",
+        "UPDATE chunk SET lease_until = ?, lease = ? WHERE run = ? AND number = ? AND token = ? AND owner = ?",
         (until, lease, chunk.run, chunk.number, chunk.token, chunk.owner),
     )
     if not renewed.rowcount:
