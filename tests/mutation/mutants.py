@@ -266,13 +266,6 @@ MUTANTS = (
         "id = {0} AND attempt = {1} AND",
     ),
     Mutant(
-        "end-of-what-was-sent-again",
-        PERMITS,
-        "the quick way writes down no end of an order that was sent again",
-        "AND permitted_at = {3} AND sent_before = 0",
-        "AND permitted_at = {3}",
-    ),
-    Mutant(
         "end-with-a-conflict",
         PERMITS,
         "an accepted order with a contradiction is looked at by itself",

@@ -69,9 +69,7 @@ _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
     WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
     AND EXISTS (SELECT 1 FROM chunk WHERE {_HELD})"""  # noqa: S608 - no value in it
-_AS_PERMITTED = (
-    "id = {0} AND state = 'sending' AND attempt = {1} AND token = {2} AND permitted_at = {3} AND sent_before = 0"
-)
+_AS_PERMITTED = "id = {0} AND state = 'sending' AND attempt = {1} AND token = {2} AND permitted_at = {3}"
 _EACH_AS_PERMITTED = _AS_PERMITTED.format(*(f"given.column{place}" for place in range(1, 5)))
 _ENDED_ALONE = f"""UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
     updated_at = ? WHERE {_AS_PERMITTED.format(*"????")} RETURNING conflict"""  # noqa: S608 - no value in it
