@@ -182,16 +182,18 @@ def is_forgotten(commit: Commit, row: Row) -> bool:
 
 
 def is_silent(commit: Commit, row: Row) -> bool:
-    """Whether only its last attempt says that the service may have an order: none before is open, nothing else told."""
-    if row.sent_before or row.conflict is not None or unpack_transaction_id(row.transaction_id) is not None:
+    """Whether only its last attempt says that the service may have an order: none before is open, nothing else told.
+
+    An order is sent again without a proof of the attempt before by a person alone, and counts as sent before then.
+    """
+    if row.sent_before or unpack_transaction_id(row.transaction_id) is not None:
         return False
     told = commit.execute("SELECT DISTINCT news FROM evidence WHERE order_id = ?", (row.id,)).fetchall()
-    (unsent, is_told) = commit.execute(
-        """SELECT (SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?),
-        EXISTS (SELECT 1 FROM ipn_event WHERE request_key IS NOT NULL AND request_key = ?)""",
-        (row.id, News.NOT_SENT, plain_id(row.request_id)),
+    (is_told,) = commit.execute(
+        "SELECT EXISTS (SELECT 1 FROM ipn_event WHERE request_key IS NOT NULL AND request_key = ?)",
+        (plain_id(row.request_id),),
     ).fetchone()
-    return bool(unsent == row.attempt - 1 and not is_told and _SILENT.issuperset(News(news) for (news,) in told))
+    return not is_told and _SILENT.issuperset(News(news) for (news,) in told)
 
 
 def open_chunk_of(commit: Commit, row: Row) -> None:
