@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from explorer.worlds import Explored, World
+from explorer.worlds import Explored, World, doubted_id
 
 # Where an order may go from a state in one step, or in two that are one commit. Written out once more, not taken from
 # the package: a row that is wrong there is noticed here.
@@ -51,6 +51,10 @@ class Judges:
             if row is None:
                 continue
             state = row["state"]
+            if doubted_id(number) in named.get(row["id"], ()):
+                yield f"order {number} was told of by a sender that nobody has confirmed, and that counts"
+            if state == "sending" and not self._is_leased(world, row):
+                yield f"order {number} is being sent under a lease that was taken over or given back"
             flights = [one for one in world.flights if one.order == number]
             if state == "rejected" and (paid or flights) and not world.words[number]:
                 yield f"order {number} is rejected and was carried out, or may be yet"
@@ -88,6 +92,13 @@ class Judges:
                     yield f"order {number} is parked as no list shows it, and its request is on its way"
                 if any(one.order == number for one in after.ledger):
                     yield f"order {number} is parked as no list shows it, and was carried out"
+            if (
+                old == "sending"
+                and new == "unknown"
+                and self._is_held(before, row)
+                and self._is_expired(after, row["id"])
+            ):
+                yield f"order {number} is unknown as if its lease were over, which is good"
             if new == "sending" and is_now[number]["attempt"] != row["attempt"]:
                 yield from self._of_permit(before, after, is_now[number])
             if new == "planned" != old and not words.startswith("a person says"):
@@ -96,6 +107,11 @@ class Judges:
                     yield f"order {number} is planned again, and its request is on its way"
                 if any(one.order == number for one in after.ledger) and not after.words[number]:
                     yield f"order {number} is planned again, and was carried out"
+        if "prolongs its lease" in words:
+            yield from self._of_renewal(before, after, words)
+        for number, row in is_now.items():
+            if number not in was and row["state"] == "sending":
+                yield from self._of_permit(before, after, row)
         for table, columns in _KEPT.items():
             at = self._at[table]
             places = [at[column] for column in columns]
@@ -107,13 +123,56 @@ class Judges:
     def _of_permit(self, before: World, after: World, row: dict[str, Any]) -> Iterator[str]:
         """An order was permitted to the holder of its chunk, whose lease is good."""
         at = self._at["chunk"]
-        holders = {worker.owner for worker in after.workers if worker.permit and worker.permit.id == row["id"]}
-        of = (row["id"] & ((1 << 28) - 1)) // 500
-        (chunk,) = [one for one in after.table("chunk") if one[at["number"]] == of]
+        granted = [
+            new for old, new in zip(before.workers, after.workers, strict=True)
+            if new.permit is not None and new.permit != old.permit and new.permit.id == row["id"]
+        ]  # fmt: skip
+        for worker in granted:
+            permit = worker.permit
+            assert permit is not None
+            said = permit.attempt, permit.token, permit.at, permit.sent_before
+            stands = row["attempt"], row["token"], row["permitted_at"], bool(row["sent_before"])
+            if said != stands:
+                yield f"order {row['request_id']} was permitted as {said}, and stands as {stands}"
+        holders = {worker.owner for worker in granted}
+        chunk = self._chunk_of(after, row)
         if chunk[at["owner"]] not in holders or chunk[at["token"]] != row["token"]:
             yield f"order {row['request_id']} was permitted to a worker that does not hold its chunk"
         elif chunk[at["lease_until"]] <= before.now or chunk[at["state"]] != "open":
             yield f"order {row['request_id']} was permitted under a lease that is over"
+
+    def _of_renewal(self, before: World, after: World, words: str) -> Iterator[str]:
+        """A lease was prolonged by who holds it."""
+        at = self._at["chunk"]
+        (worker,) = [one for one in before.workers if words.startswith(f"worker {one.who} ")]
+        assert worker.chunk is not None
+        for was, row in zip(before.table("chunk"), after.table("chunk"), strict=True):
+            is_own = (row[at["number"]], row[at["token"]]) == (worker.chunk.number, worker.chunk.token)
+            if row[at["lease_until"]] != was[at["lease_until"]] and not is_own:
+                yield f"chunk {row[at['number']]} was prolonged by a worker that holds it no more"
+
+    def _chunk_of(self, world: World, row: dict[str, Any]) -> tuple[Any, ...]:
+        """The chunk of an order."""
+        number = self._at["chunk"]["number"]
+        of = (row["id"] & ((1 << 28) - 1)) // 500
+        return next(one for one in world.table("chunk") if one[number] == of)
+
+    def _is_leased(self, world: World, row: dict[str, Any]) -> bool:
+        """Whether the lease under which an order was permitted is the last one of its chunk."""
+        at, chunk = self._at["chunk"], self._chunk_of(world, row)
+        return chunk[at["owner"]] is not None and chunk[at["token"]] == row["token"]
+
+    def _is_held(self, world: World, row: dict[str, Any]) -> bool:
+        """Whether the lease of an order is good, and its holder alive."""
+        at, chunk = self._at["chunk"], self._chunk_of(world, row)
+        is_good = chunk[at["lease_until"]] > world.now and chunk[at["state"]] == "open"
+        return is_good and self._is_leased(world, row) and chunk[at["holder"]] not in world.dead
+
+    def _is_expired(self, world: World, of: int) -> bool:
+        """Whether an order stands where a takeover has brought it."""
+        at = self._at["evidence"]
+        trail = [row for row in world.table("evidence") if row[at["order_id"]] == of]
+        return bool(trail) and trail[-1][at["news"]] == "lease_expired"
 
     def _parked_by_lists(self, world: World, of: int) -> str:
         """Where the last list that missed an order has brought it; nothing where none did."""

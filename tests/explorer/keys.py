@@ -48,7 +48,7 @@ class Keys:
     def _parts(self, world: World) -> Any:
         """What the key is made of: of each order, of each worker, and of all."""
         now, at = world.now, self._at
-        alive = {worker.owner: worker for worker in world.workers if worker.at != "dead"}
+        alive = {name: worker for worker in world.workers if worker.at != "dead" for name in (worker.owner, worker.who)}
 
         def age(moment: float | None) -> int:
             if not moment:
@@ -85,7 +85,8 @@ class Keys:
         events: dict[str, list[tuple[Any, ...]]] = {}
         for row in world.table("ipn_event"):
             name = row[event["request_key"]]
-            known = tuple(row[event[one]] for one in ("transaction_id", "status_code", "state"))
+            known = tuple(row[event[one]] for one in ("transaction_id", "status_code", "state", "doubt"))
+            known = (*known[:-1], known[-1] or "")
             events.setdefault(name, []).append((*known, row[event["order_id"]] is None, row[event["conflict"]] is None))
         sighted = {row[at["sighting"]["request_key"]] for row in world.table("sighting")}
         rows = self._explored.rows(world)

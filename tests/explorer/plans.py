@@ -8,6 +8,8 @@ TINY = Plan(name="refused and failed", rejects=True, fails=True, losses=1, notif
 # Less than a minute on a processor of its own.
 DEFAULT = (
     TINY,
+    Plan(name="two tasks of one process", workers=2, mates=True, renews=True, rejects=True),
+    Plan(name="told by a stranger", puts=True, losses=1, lists=True, forged=("doubted", "doubted again")),
     Plan(name="refused by two workers", workers=2, rejects=True, unread=1),
     Plan(name="a person, and a refusal", losses=1, lists=True, write_offs=1, rejects=True),
     Plan(name="put directly", workers=2, direct=True, kills=1, losses=1, notifies=True),

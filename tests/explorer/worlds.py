@@ -19,6 +19,7 @@ from journal.factories import BATCH, IDENTITY, delivery, event, order, transacti
 
 from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async.journal import JournalError, LeaseLost, News, State
+from payments_async.journal._inbox import Arrival, Doubt
 from payments_async.journal._records import Remains, digest_of_owner
 from payments_async.journal._statements._entries import CHUNK, chunk_of, run_of
 from payments_async.journal.contract import Chunk, ClaimedOrder, Evidence, Outcome, Permit
@@ -31,12 +32,18 @@ _PLACE = {table: place for place, table in enumerate(TABLES)}
 PERSON, WHY = "Ann Example", "it never arrived"
 
 
+def doubted_id(number: int) -> str:
+    """The transaction of an order that is told of by a sender that nobody has confirmed."""
+    return transaction_id(800 + number)
+
+
 @attrs.frozen(kw_only=True)
 class Plan:
     """What there is in a world, and what may happen in it.
 
     Attributes:
         workers, orders: How many.
+        mates: The workers are tasks of one process: a lease of one is in the name of all.
         puts: Orders are put while the world is explored; else they are there at first.
         direct: A worker puts orders by itself, each permitted in the same commit.
         rejects, fails: The service may refuse an order, or have a transaction fail.
@@ -48,7 +55,8 @@ class Plan:
         lists: The list is read and orders are looked up.
         refused_lists: A list may fail.
         notifies: The service tells of each transaction.
-        forged: What a stranger tells of each order: successful, failed, or the transaction of another order.
+        forged: What a stranger tells of each order: successful, failed, or the transaction of another order; doubted
+            is a failure whose sender nobody has confirmed, and doubted again the same once more.
         write_offs, lifts, named_lifts: Decisions of persons.
         restores: The database may be put back to what it was at any moment before; once.
         survives: The processes go on then, as after a failover to a standby that lags.
@@ -58,6 +66,7 @@ class Plan:
 
     name: str
     workers: int = 1
+    mates: bool = False
     orders: int = 1
     puts: bool = False
     direct: bool = False
@@ -83,10 +92,11 @@ class Plan:
 
 
 class Worker(NamedTuple):
-    """A process with one worker, between two steps.
+    """A worker between two steps; its process has no other, or a mate.
 
     Attributes:
-        name: The owner of its leases; another one in each life.
+        name: Its process, which owns the leases; another one in each life.
+        task: Tells it from its mate.
         at: What it does next.
         todo: Orders of its chunk that it has in hand.
         claimed, permit, outcome: The order that it sends.
@@ -95,6 +105,7 @@ class Worker(NamedTuple):
     """
 
     name: str
+    task: str = ""
     life: int = 0
     at: str = "idle"
     chunk: Chunk | None = None
@@ -109,13 +120,17 @@ class Worker(NamedTuple):
     def owner(self) -> str:
         return f"{self.name}{self.life}"
 
+    @property
+    def who(self) -> str:
+        return f"{self.owner}{self.task}"
+
 
 class Flight(NamedTuple):
     """A request that has left, or its answer.
 
     Attributes:
         token: Of its permit.
-        owner: Who waits for the answer; empty where that is over.
+        owner: Which worker waits for the answer; empty where that is over.
         answer: What the service made of it; ``None`` while it is on its way.
     """
 
@@ -186,6 +201,8 @@ class Explored:
     """All steps of a world, on one journal in memory."""
 
     def __init__(self, plan: Plan) -> None:
+        if plan.mates and (plan.kills or plan.restores):
+            raise ValueError("a process dies with all its workers: mates are not killed one by one")
         self.plan = plan
         self.journal = MemoryJournal()
         self.numbers = range(1, plan.orders + 1)
@@ -225,7 +242,7 @@ class Explored:
         return World(
             image=journal.image(),
             now=moment.now + TICK,
-            workers=tuple(Worker(name) for name in "ab"[: self.plan.workers]),
+            workers=tuple(Worker("a", task) if self.plan.mates else Worker(task) for task in "ab"[: self.plan.workers]),
             words=(0,) * (self.plan.orders + 1),
         )
 
@@ -308,7 +325,7 @@ class Explored:
         return world._replace(workers=(*world.workers[:place], worker, *world.workers[place + 1 :]))
 
     def _of_worker(self, world: World, place: int, worker: Worker) -> Iterator[Step]:
-        who = f"worker {worker.owner}"
+        who = f"worker {worker.who}"
 
         def step(words: str, do: Callable[..., World | None], *arguments: Any, is_fault: bool = False) -> Step:
             def done() -> World | None:
@@ -322,8 +339,7 @@ class Explored:
                 yield step("starts anew", self._start)
                 return
             case "idle":
-                if self._is_claimable(world):
-                    yield step("claims a chunk", self._claim)
+                yield step("claims a chunk", self._claim)
                 if self.plan.direct:
                     held = self.rows(world)
                     for number in self.numbers:
@@ -367,19 +383,11 @@ class Explored:
     def _number(self, claimed: ClaimedOrder) -> int:
         return self.ids[claimed.request_id]
 
-    def _is_claimable(self, world: World) -> bool:
-        columns = self.columns["chunk"]
-        state, until, holder = columns["state"], columns["lease_until"], columns["holder"]
-        return any(
-            row[state] == "open" and (row[until] <= world.now or row[holder] in world.dead)
-            for row in world.table("chunk")
-        ) or bool(world.left)
-
     def _is_prolonged_by_renewal(self, world: World, worker: Worker) -> bool:
         return worker.good_until - world.now < LEASE / 2
 
     def _start(self, world: World, place: int, worker: Worker) -> World:
-        return self._with(world, place, Worker(worker.name, worker.life + 1))
+        return self._with(world, place, Worker(worker.name, worker.task, worker.life + 1))
 
     def _claim(self, world: World, place: int, worker: Worker) -> World:
         chunk = at_once(self.journal.claim_chunk(BATCH, worker.owner, lease=LEASE))
@@ -446,7 +454,7 @@ class Explored:
 
     def _leave(self, world: World, place: int, worker: Worker) -> World:
         assert worker.permit is not None
-        flight = Flight(self.ids[worker.permit.request_id], worker.permit.attempt, worker.permit.token, worker.owner)
+        flight = Flight(self.ids[worker.permit.request_id], worker.permit.attempt, worker.permit.token, worker.who)
         world = world._replace(flights=(*world.flights, flight))
         return self._with(world, place, worker._replace(at="waiting"))
 
@@ -480,7 +488,7 @@ class Explored:
         return self.spend(self._dies(world, place, worker, leaves=True), "kill")
 
     def _dies(self, world: World, place: int, worker: Worker, *, leaves: bool) -> World:
-        flights = tuple(one._replace(owner="") if one.owner == worker.owner else one for one in world.flights)
+        flights = tuple(one._replace(owner="") if one.owner == worker.who else one for one in world.flights)
         left = world.left
         if leaves:
             for (run, number, token), marks in worker.marks:
@@ -493,7 +501,7 @@ class Explored:
             dead=(*world.dead, f"{worker.owner}@"),
             left=left,
         )
-        return self._with(world, place, Worker(worker.name, worker.life, at="dead"))
+        return self._with(world, place, Worker(worker.name, worker.task, worker.life, at="dead"))
 
     # requests and answers
 
@@ -535,7 +543,7 @@ class Explored:
 
     def _of_answers(self, world: World, worker: Worker, step: Callable[..., Step]) -> Iterator[Step]:
         for place, flight in enumerate(world.flights):
-            if flight.owner != worker.owner:
+            if flight.owner != worker.who:
                 continue
             if flight.answer is not None:
                 yield step(f"is told what became of its request ({flight.answer})", self._hear, place)
@@ -567,22 +575,23 @@ class Explored:
                     )
         for number in self.numbers:
             for kind in self.plan.forged:
-                if not {(kind, number), (f"late {kind}", number)} & world.forged and self._may_be_forged(
-                    world, kind, number
-                ):
+                is_told = {(kind, number), (f"late {kind}", number)} & world.forged
+                if not is_told and self._may_be_forged(world, kind, number):
                     yield Step(
                         f"a notification about order {number} that is not true: {kind}",
                         partial(self._forge, world, kind, number),
                         is_fault=True,
                     )
 
-    def _receive(self, number: int, *, fails: bool, transaction: str) -> None:
+    def _receive(self, number: int, *, fails: bool, transaction: str, doubt: Doubt | None = None) -> None:
         code = 2 if fails else 0
         told = event(code, number, amount=_AMOUNT, transaction=transaction)
         body = f"{code} {number} {transaction}".encode()
         self.journal.moment.holder = "receiver"
         at = self.journal.moment.now
-        at_once(self.journal.receive(delivery(body, at=at), told, owner="receiver", lease=0.0))
+        arrival = Arrival(delivery=delivery(body, at=at), event=told, lease=0.0, doubt=doubt)
+        (receipt,) = at_once(self.journal.receive_all((arrival,), owner="receiver"))
+        assert not isinstance(receipt, Exception), receipt
 
     def _notify(self, world: World, place: int) -> World:
         paid = world.ledger[place]
@@ -591,6 +600,8 @@ class Explored:
         return world._replace(ledger=ledger, told=world.told | {(paid.order, transaction_id(paid.number))})
 
     def _may_be_forged(self, world: World, kind: str, number: int) -> bool:
+        if kind == "doubted again":
+            return ("doubted", number) in world.forged
         return kind != "crossed" or self._others(world, number) != []
 
     def _others(self, world: World, number: int) -> list[int]:
@@ -606,6 +617,9 @@ class Explored:
         transaction = transaction_id(900 + number)
         if kind == "crossed":
             transaction = transaction_id(self._others(world, number)[0])
+        if kind.startswith("doubted"):
+            self._receive(number, fails=True, transaction=doubted_id(number), doubt=Doubt.UNCONFIRMED)
+            return world._replace(forged=world.forged | {(kind, number)})
         row = self.rows(world).get(number)
         is_known = row is not None and row["state"] in ("accepted", "successful", "failed", "reversed")
         self._receive(number, fails=kind == "failed", transaction=transaction)
