@@ -359,6 +359,15 @@ async def test_nothing_else_may_speak_of_it(journal: Journal, clock: Clock, mean
     assert (True, True) == (kept.startswith("parked"), "something else speaks of the order" in kept)
 
 
+async def test_an_answer_that_named_a_transaction(journal: Journal, clock: Clock) -> None:
+    """It could not be used otherwise, but the service may have that transaction: a person decides."""
+    await give(journal, clock)
+    permit = await permitted(journal, await claimed(journal, 1))
+    await journal.record(Outcome(permit=permit, news=News.UNKNOWN, transaction_id=transaction_id(0)))
+    clock.pass_(WAITS + 60.0)
+    assert "parked: " in await parked(journal, clock)
+
+
 async def test_it_needs_the_approvals_and_keeps_needing_them(journal: Journal, clock: Clock) -> None:
     """Others approve this very word; taking that back stops it, and the same word anew is another one."""
     await journal.require_approvals(ApprovalRule(needed=1, why="four eyes", by=HEAD))

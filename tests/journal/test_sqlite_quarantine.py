@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from journal.factories import BATCH, claimed, loaded, missed, order, permitted
+from journal.factories import BATCH, IDENTITY, claimed, loaded, missed, order, permitted, swept
 
 from payments_async.journal import JournalLost, News, NotLookedFor, SqliteJournal
 from payments_async.journal.contract import Outcome
@@ -61,6 +61,36 @@ async def test_writing_an_order_off_does_not_lift_its_quarantine(path: Path) -> 
         await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
         assert 1 == (await journal.run(BATCH)).quarantined
         assert await journal.claim_chunk(BATCH, "worker") is None
+
+
+async def test_lists_alone_release_nothing(path: Path) -> None:
+    """They are what a person needs who lifts the quarantine: until then nothing is claimed."""
+    copy = path.with_name("copy.db")
+    async with SqliteJournal(path) as journal:
+        await claimed(journal)
+    shutil.copyfile(path, copy)
+    async with SqliteJournal(copy) as journal:
+        await missed(journal)
+        assert ((await journal.run(BATCH)).awaits, await journal.claim_chunk(BATCH, "worker")) == (None, None)
+        await journal.lift_quarantine(BATCH, who="Ann", why="looked for")
+        assert await journal.claim_chunk(BATCH, "worker") is not None
+
+
+async def test_what_is_put_into_an_outbox_that_was_copied_waits_for_two_lists(path: Path) -> None:
+    """One is not enough, to claim it or to call the outbox looked for. No person is needed: it was put since."""
+    copy = path.with_name("copy.db")
+    async with SqliteJournal(path) as journal:
+        await journal.open_outbox(BATCH, IDENTITY)
+    shutil.copyfile(path, copy)
+    async with SqliteJournal(copy) as journal:
+        await journal.open_outbox(BATCH, IDENTITY)
+        await journal.put(BATCH, order(0))
+        for _ in range(2):
+            assert await journal.claim_chunk(BATCH, "worker") is None
+            assert not await journal.is_looked_for(BATCH)
+            await swept(journal)
+        assert await journal.is_looked_for(BATCH)
+        assert await journal.claim_chunk(BATCH, "worker") is not None
 
 
 async def test_a_quarantine_of_later_is_not_lifted_with_the_one_that_was_seen(path: Path, tmp_path: Path) -> None:
