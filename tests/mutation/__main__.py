@@ -2,7 +2,10 @@
 
 cd tests; python -m mutation                       every mutant, by every judge until one kills it
 cd tests; python -m mutation permit-without-lease  this one
+cd tests; python -m mutation --new --judges contract   those that this judge has not judged yet
 cd tests; python -m mutation --controls            whether the judges judge the copy that they are given
+
+Each verdict is kept in `verdicts.tsv` as it falls, so that a run may be stopped, and compared with one of before.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import multiprocessing
+import multiprocessing.util
 import os
 import shutil
 import signal
@@ -18,13 +22,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from mutation import patches, verdicts
 from mutation.mutants import MUTANTS, Mutant
-from mutation.rooms import CHILDREN, concerning
+from mutation.rooms import CHILDREN, comes_by, concerning
+from mutation.verdicts import LIVES
 
 ROOT = Path(__file__).parent.parent.parent
 COPIED = ("payments_async", "tests", "examples", "pyproject.toml", "README.md")
@@ -46,6 +53,8 @@ WARM = (
 )
 LIMIT = 900.0  # seconds for one judge of one mutant
 _MOMENT = 0.05
+_LONGEST = 160  # letters of what killed a mutant
+_GRAIN = 2.0  # seconds: what is compiled is known by the whole second of its source
 _WARMED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # that plugins were imported before
 
 UNCHANGED = Mutant("unchanged", "_version.py", "the tree as it is", "", "")
@@ -64,27 +73,40 @@ class Options(NamedTuple):
 
     Attributes:
         tests: Files or folders in place of those of the mutant's room.
+        each: Every judge looks at every mutant, also at one that is dead.
     """
 
     judges: tuple[str, ...]
     seeds: int
     tests: tuple[str, ...]
     limit: float
+    each: bool = False
 
 
 class Result(NamedTuple):
     """What became of one mutant.
 
     Attributes:
-        by: The judge that killed it; empty where it survived.
+        said: By judge what killed it, or that it lives; without those that came to no verdict.
         seconds: Of a processor, that all judges took.
-        why: The last line that the judge said.
+        late: The judges whose time was over.
     """
 
     mutant: Mutant
-    by: str
+    said: Mapping[str, str]
     seconds: float
-    why: str
+    late: Sequence[str] = ()
+
+    @property
+    def by(self) -> str:
+        """The judge that killed it first; empty where it survived."""
+        return next((judge for judge, words in self.said.items() if words != LIVES), "")
+
+    @property
+    def why(self) -> str:
+        """What killed it, or why it may live, or why nothing is known."""
+        late = f"no verdict in time: {', '.join(self.late)}" if self.late else ""
+        return self.said[self.by] if self.by else self.mutant.equivalent or late
 
     @property
     def is_as_told(self) -> bool:
@@ -92,7 +114,7 @@ class Result(NamedTuple):
         return bool(self.by) is not bool(self.mutant.equivalent)
 
     def __str__(self) -> str:
-        told = self.by or ("equivalent" if self.mutant.equivalent else "SURVIVED")
+        told = self.by or ("equivalent" if self.mutant.equivalent else "unjudged" if self.late else "SURVIVED")
         return f"{self.mutant.name} | {self.mutant.guard} | {told} | {self.seconds:.0f} | {self.why}"
 
 
@@ -103,7 +125,7 @@ def explores(tree: Path, _: Mutant, options: Options) -> Sequence[str]:
 
 def simulates(tree: Path, _: Mutant, options: Options) -> Sequence[str]:
     """The simulation's command: its first seeds."""
-    return [str(tree / "tests" / "simulate"), "0", str(options.seeds), "--jobs", "1"]
+    return [str(tree / "tests" / "simulate"), "0", str(options.seeds), "--jobs", "1", "--most", "1"]
 
 
 COMMANDS: dict[str, Callable[[Path, Mutant, Options], Sequence[str]]] = {"explorer": explores, "simulation": simulates}
@@ -111,7 +133,7 @@ COMMANDS: dict[str, Callable[[Path, Mutant, Options], Sequence[str]]] = {"explor
 
 def environment(tree: Path) -> dict[str, str]:
     """What a judge's processes find, so that they import the copy before an installed package."""
-    return os.environ | {"PYTHONPATH": str(tree), "PYTHON": sys.executable}
+    return os.environ | {"PYTHONPATH": str(tree), "PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def starts(tree: Path, mutant: Mutant, judge: str, options: Options) -> int:
@@ -129,6 +151,7 @@ def starts(tree: Path, mutant: Mutant, judge: str, options: Options) -> int:
         if judge in COMMANDS:
             status = subprocess.run(COMMANDS[judge](tree, mutant, options), cwd=tree / "tests", check=False).returncode
         else:
+            sys.dont_write_bytecode = False
             status = tests(tree, options.tests or concerning(mutant.file))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the judge did not let it pass
         print(repr(error), flush=True)
@@ -168,37 +191,69 @@ def ends(child: int, limit: float) -> tuple[int | None, float]:
     return os.waitstatus_to_exitcode(raw) if done else None, used.ru_utime + used.ru_stime
 
 
-def judged(mutant: Mutant, options: Options) -> Result:
-    """Let one judge after the other look at a mutant, until one kills it."""
-    spent, overtime = 0.0, list[str]()
-    tree = Path(tempfile.mkdtemp(prefix="mutant-"))
-    try:
+class Copy:
+    """The tree, copied once for all mutants of a process: what is compiled stays so but for the file that changes."""
+
+    def __init__(self) -> None:
+        memory = Path("/dev/shm")
+        self.tree = Path(tempfile.mkdtemp(prefix="mutant-", dir=memory if memory.is_dir() else None))
         for name in COPIED:
             place = ROOT / name
-            (shutil.copytree if place.is_dir() else shutil.copy2)(place, tree / name)
-        changed = tree / "payments_async" / mutant.file
-        text = changed.read_text()
+            if place.is_dir():
+                shutil.copytree(place, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(place, self.tree / name)
+        self._changes = 0
+
+    @contextmanager
+    def of(self, mutant: Mutant) -> Iterator[Path]:
+        """The tree with this mutant."""
+        changed = self.tree / "payments_async" / mutant.file
+        text, was = changed.read_text(), changed.stat()
         if mutant.old and text.count(mutant.old) != 1:
             raise ValueError(f"{mutant.name}: its text does not stand once in {mutant.file}")
         changed.write_text(text.replace(mutant.old, mutant.new) if mutant.old else mutant.new + text)
+        self._changes += 1
+        at = was.st_mtime + _GRAIN * self._changes
+        os.utime(changed, (at, at))
+        try:
+            yield self.tree
+        finally:
+            changed.write_text(text)
+            os.utime(changed, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+_COPIES: list[Copy] = []  # of this process
+
+
+def judged(mutant: Mutant, options: Options) -> Result:
+    """Let one judge after the other look at a mutant, until one kills it."""
+    if not _COPIES:
+        _COPIES.append(Copy())
+        multiprocessing.util.Finalize(None, shutil.rmtree, (_COPIES[0].tree, True), exitpriority=1)
+    spent, said, late = 0.0, dict[str, str](), list[str]()
+    with _COPIES[0].of(mutant) as tree:
         for judge in options.judges:
+            if not comes_by(judge, mutant.file):
+                said[judge] = LIVES
+                continue
             status, seconds = ends(starts(tree, mutant, judge, options), options.limit)
             spent += seconds
             if status is None:
-                overtime.append(judge)
-            elif status:
-                return Result(mutant, judge, spent, last_words((tree / "said").read_text(errors="replace")))
-    finally:
-        shutil.rmtree(tree, ignore_errors=True)
-    late = f"no verdict in time: {', '.join(overtime)}" if overtime else ""
-    return Result(mutant, "", spent, mutant.equivalent or late)
+                late.append(judge)
+                continue
+            said[judge] = last_words((tree / "said").read_text(errors="replace")) if status else LIVES
+            if status and not options.each:
+                break
+    return Result(mutant, said, spent, late)
 
 
 def last_words(said: str) -> str:
     """Which test failed, or the last line where none says so."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    named = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return (named or lines or ["nothing was said"])[-1 if not named else 0][:160]
+    named = [line for line in lines if line.startswith(("FAILED", "ERROR")) or ": WRONG: " in line]
+    words = (named or lines or ["nothing was said"])[-1 if not named else 0]
+    return words.removeprefix("FAILED").strip(": ").split(" - ")[0].replace("\t", " ")[:_LONGEST]
 
 
 def control(options: Options) -> bool:
@@ -212,6 +267,14 @@ def control(options: Options) -> bool:
             are_right = are_right and is_right
             print(judge, mutant.name, "as expected" if is_right else "NOT AS EXPECTED", result.why, flush=True)
     return are_right
+
+
+def quickly_told(judge: str, mutant: Mutant, words: str | None, seconds: float) -> None:
+    """Keep what a judge said of a mutant; where tests let it live they are asked once more, in a copy."""
+    told = "?" if words is None else words or LIVES
+    print(f"{mutant.name} | {mutant.guard} | {judge} | {seconds:.0f} | {told}", flush=True)
+    if words or (words is not None and judge != "contract"):
+        verdicts.keep([one.name for one in MUTANTS], {mutant.name: {judge: told}})
 
 
 def _judged(task: tuple[Mutant, Options]) -> Result:
@@ -228,9 +291,12 @@ def main() -> int:
     parser.add_argument("--tests", default="", help="in place of those of a mutant's room, by commas")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for one judge")
     parser.add_argument("--controls", action="store_true")
+    parser.add_argument("--each", action="store_true", help="every judge looks at every mutant")
+    parser.add_argument("--quick", action="store_true", help="in children of one process, contract and explorer alone")
+    parser.add_argument("--new", action="store_true", help="those alone that not all of these judges have judged")
     chosen = parser.parse_args()
     judges, paths = tuple(chosen.judges.split(",")), tuple(filter(None, chosen.tests.split(",")))
-    options = Options(judges, chosen.seeds, paths, chosen.limit)
+    options = Options(judges, chosen.seeds, paths, chosen.limit, chosen.each)
     for name in WARM:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -240,13 +306,23 @@ def main() -> int:
     if unknown := set(chosen.names) - known:
         parser.error(f"unknown mutants: {', '.join(sorted(unknown))}")
     wanted = [one for one in MUTANTS if not chosen.names or {one.name, one.file} & set(chosen.names)]
+    if chosen.new:
+        kept = verdicts.read()
+        wanted = [one for one in wanted if not set(judges) <= kept.get(one.name, {}).keys()]
+    if chosen.quick:
+        for judge in judges:
+            patches.JUDGES[judge](wanted, options.limit, partial(quickly_told, judge))
+        return 0
     results = []
     print("name | guard | killed by | seconds | how", flush=True)
     with multiprocessing.get_context("fork").Pool(chosen.jobs) as pool:
-        for result in pool.imap(_judged, [(mutant, options) for mutant in wanted]):
+        for result in pool.imap_unordered(_judged, [(mutant, options) for mutant in wanted]):
             results.append(result)
             print(result, flush=True)
-    counts = Counter(result.by or ("equivalent" if result.mutant.equivalent else "SURVIVED") for result in results)
+            verdicts.keep([one.name for one in MUTANTS], {result.mutant.name: result.said})
+        pool.close()
+        pool.join()
+    counts = Counter(str(result).split(" | ")[2] for result in results)
     print(len(results), "mutants:", ", ".join(f"{count} {by}" for by, count in counts.most_common()))
     return int(not all(result.is_as_told for result in results))
 

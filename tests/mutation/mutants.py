@@ -143,7 +143,7 @@ MUTANTS = (
         PERMITS,
         "a chunk in quarantine is not claimed",
         "WHERE run = ? AND state = 'open' AND lease_until <= ?\n        AND due_at <= ?",
-        "WHERE run = ? AND lease_until <= ?\n        AND due_at <= ?",
+        "WHERE run = ? AND state <> 'done' AND lease_until <= ?\n        AND due_at <= ?",
     ),
     Mutant(
         "claim-of-what-is-awaited",
@@ -1678,6 +1678,7 @@ MUTANTS = (
         "a call that is not repeatable is not repeated after a fault",
         "if not self._call.repeatable or not isinstance(error, ServiceFault):",
         "if not isinstance(error, ServiceFault):",
+        "what may not be repeated is made once or is a login, and neither fails with a ServiceFault here",
     ),
     Mutant(
         "disbelieved-429-is-repeated",

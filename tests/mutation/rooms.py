@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from mutation import mutants
 
+_DAMAGED = "tests/outbox/test_held_back.py"
 _PERMITS = (
     "tests/journal/test_contract_outbox.py",
     "tests/journal/test_late_proof.py",
@@ -36,6 +37,7 @@ _PUTS = (
     "tests/journal/test_contract_approvals.py",
     "tests/journal/test_model_puts.py",
     "tests/outbox/test_sent_by_session.py",
+    "tests/outbox/test_forgetting.py",
     "tests/outbox/test_strangers.py",
     "tests/outbox/test_settling.py",
 )
@@ -144,8 +146,8 @@ _SERVER = (
     "tests/journal/test_copying.py",
 )
 _OF: Mapping[str, tuple[str, ...]] = {
-    mutants.PERMITS: _PERMITS,
-    mutants.RECORDS: (*_PERMITS, "tests/journal/test_records.py"),
+    mutants.PERMITS: (*_PERMITS[:10], _DAMAGED, "tests/journal/test_departures.py", *_PERMITS[10:]),
+    mutants.RECORDS: (_DAMAGED, *_PERMITS, "tests/journal/test_records.py"),
     mutants.STATES: _STATES,
     mutants.WEIGHING: _STATES,
     mutants.EVIDENCE: (*_STATES, "tests/journal/test_contract_approvals.py", *_PERMITS[2:], *_ABSENCE[:7]),
@@ -153,7 +155,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.PUTS: _PUTS,
     mutants.IDS: ("tests/journal/test_request_ids.py", "tests/journal/test_contract_puts.py"),
     mutants.LOADING: _LOADING,
-    mutants.DEADLINES: _ABSENCE[2:3],
+    mutants.DEADLINES: (*_ABSENCE[2:3], "tests/journal/test_contract_outbox.py"),
     mutants.ENTRIES: _ABSENCE,
     mutants.HISTORY: (*_ABSENCE, *_IDENTITY),
     mutants.RECONCILE: _ABSENCE[2:],
@@ -162,6 +164,8 @@ _OF: Mapping[str, tuple[str, ...]] = {
         "tests/outbox/test_settling.py",
         "tests/outbox/test_late_lists.py",
         "tests/outbox/test_strangers.py",
+        "tests/outbox/test_late_and_lost.py",
+        "tests/bulk/test_reconcile.py",
     ),
     mutants.LISTS: ("tests/session/test_paging.py", "tests/session/test_pages_abreast.py", *_ABSENCE[4:8]),
     mutants.STATUSES: ("tests/session/test_statuses.py", *_ABSENCE[4:8]),
@@ -191,7 +195,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     ),
     mutants.TELLING: ("tests/outbox/test_changes.py",),
     mutants.EXECUTOR: _SESSION,
-    mutants.TRANSPORT: _SESSION,
+    mutants.TRANSPORT: (*_SESSION, "tests/bulk/test_stalls.py"),
     mutants.BOOKS: ("tests/session/test_known_orders.py", *_SESSION),
     mutants.REPLIES: ("tests/wire/test_replies.py", "tests/wire/test_response_vectors.py", *_SESSION[:4]),
     mutants.SENDERS: ("tests/ipn/test_senders.py",),
@@ -205,9 +209,23 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.TRAY: _TRAY,
     mutants.SERVER: _SERVER,
 }
+# Where a judge never comes by: it lets live whatever is changed there.
+_UNSEEN: Mapping[str, frozenset[str]] = {
+    "explorer": frozenset(_OF) - {
+        *(mutants.PERMITS, mutants.RECORDS, mutants.STATES, mutants.WEIGHING, mutants.EVIDENCE, mutants.PUTS),
+        *(mutants.ENTRIES, mutants.HISTORY, mutants.NOTIFICATIONS, mutants.QUARANTINE, mutants.RECONCILE),
+        *(mutants.SWEEPS, mutants.IDS, mutants.DEADLINES),
+    },
+    "simulation": frozenset({mutants.APPROVALS, mutants.TRAY, mutants.SERVER}),
+}  # fmt: skip
 CHILDREN = ("-k=taken_twice or forked_child", "tests/journal/test_departures.py")  # they start processes
 
 
 def concerning(file: str) -> tuple[str, ...]:
     """Paths of the tests that concern the guards of a file, with options for pytest before them."""
     return _OF[file]
+
+
+def comes_by(judge: str, file: str) -> bool:
+    """Whether a judge runs anything of a file."""
+    return file not in _UNSEEN.get(judge, frozenset())

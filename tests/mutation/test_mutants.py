@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+from mutation import verdicts
 from mutation.mutants import MUTANTS, Mutant
 from mutation.rooms import concerning
 
@@ -32,3 +33,15 @@ def test_each_guard_has_tests() -> None:
     files = dict.fromkeys(mutant.file for mutant in MUTANTS)
     paths = {path for file in files for path in concerning(file) if not path.startswith("-")}
     assert [] == sorted(path for path in paths if not (ROOT / path).exists())
+
+
+def test_verdicts_are_of_these_mutants() -> None:
+    """What is kept of each judge is of a mutant that is there, in the sequence of the list."""
+    assert [mutant.name for mutant in MUTANTS] == list(verdicts.read())
+
+
+def test_no_mutant_lives_unexplained() -> None:
+    """A mutant that the tests were asked about is dead, or the list says why none can tell the difference."""
+    told = {name: said["contract"] for name, said in verdicts.read().items() if "contract" in said}
+    lives = {name for name, words in told.items() if words == verdicts.LIVES}
+    assert lives == {mutant.name for mutant in MUTANTS if mutant.equivalent and mutant.name in told}
