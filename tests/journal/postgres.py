@@ -15,10 +15,13 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from subprocess import CalledProcessError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import pytest
+
+if TYPE_CHECKING:
+    import psycopg
 
 ELSEWHERE = "PAYMENTS_TEST_POSTGRES"
 _SHARED_MEMORY = Path("/dev/shm")  # an fsync there costs nothing, so that all of them are made
@@ -43,10 +46,24 @@ def new_schema() -> str:
 
 def give_back() -> None:
     """Empty what was lent, for the next test."""
+    import psycopg
+
     while _lent:
         name = _lent.pop()
-        empty(dsn(), name)
+        try:
+            _empty(_emptier(), name)
+        except psycopg.OperationalError:  # a test has ended it, with all others
+            _emptier.cache_clear()
+            _empty(_emptier(), name)
         _unused.append(name)
+
+
+@cache
+def _emptier() -> psycopg.Connection:
+    """A connection that stays: a new one would take longer than the emptying."""
+    import psycopg
+
+    return psycopg.connect(dsn(), autocommit=True)
 
 
 def drop_lent() -> None:
@@ -63,13 +80,17 @@ def empty(dsn: str, name: str) -> None:
     import psycopg
 
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET lock_timeout = '20s'")
-        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (name,)).fetchall()
-        tables = [f'DELETE FROM "{name}"."{table}"' for (table,) in found if table != "meta"]  # noqa: S608
-        if tables:
-            identity = f"""DELETE FROM "{name}".meta WHERE key NOT IN ('version', 'oldest')"""  # noqa: S608
-            unsealed = f'DROP FUNCTION IF EXISTS "{name}".refuse() CASCADE'  # of a journal that was moved
-            connection.execute("; ".join(["BEGIN", unsealed, *tables, identity, "COMMIT"]).encode())
+        _empty(connection, name)
+
+
+def _empty(connection: psycopg.Connection, name: str) -> None:
+    connection.execute("SET lock_timeout = '20s'")
+    found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (name,)).fetchall()
+    tables = [f'DELETE FROM "{name}"."{table}"' for (table,) in found if table != "meta"]  # noqa: S608
+    if tables:
+        identity = f"""DELETE FROM "{name}".meta WHERE key NOT IN ('version', 'oldest')"""  # noqa: S608
+        unsealed = f'DROP FUNCTION IF EXISTS "{name}".refuse() CASCADE'  # of a journal that was moved
+        connection.execute("; ".join([unsealed, *tables, identity]).encode())  # one transaction
 
 
 @cache
@@ -87,6 +108,8 @@ def copied() -> str:
     """Another database, as this process's own is now."""
     from psycopg import conninfo
 
+    _emptier().close()  # nobody may use what is copied
+    _emptier.cache_clear()
     return _made(f"payments_copy_{os.getpid()}_{next(_copies)}", conninfo.conninfo_to_dict(dsn())["dbname"])
 
 
