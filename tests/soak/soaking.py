@@ -107,8 +107,10 @@ async def _service(ipn_url: str) -> AsyncIterator[tuple[dict[str, Any], Callable
         await process.wait()
 
 
-async def soak(folder: Path, *, seconds: float, told: Callable[[Sample], None] = lambda sample: None) -> Soak:
-    """Send orders, round after round, until time is up."""
+async def soak(
+    folder: Path, *, seconds: float, least: int = 0, told: Callable[[Sample], None] = lambda sample: None
+) -> Soak:
+    """Send orders, round after round, until time is up and there were at least so many."""
     samples: list[Sample] = []
     calls = {"told": 0, "heard": 0}
     async with AsyncExitStack() as stack:
@@ -136,7 +138,7 @@ async def soak(folder: Path, *, seconds: float, told: Callable[[Sample], None] =
 
         await stack.enter_async_context(outbox)
         number, until = 0, time.monotonic() + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until or number < least:
             places = asyncio.Semaphore(50)
 
             async def pay(one: int, places: asyncio.Semaphore = places) -> None:
