@@ -39,4 +39,11 @@ SEEDS: Sequence[tuple[Plan, str]] = (
         ),
         "a journal that was put back to before its first batch held nothing back that was begun in it",
     ),
+    (
+        Plan(
+            seed=65, orders=2, batch=3, trouble=10.0, faults=("slow_line", "put_back"),
+            blows=(Blow(0.078, "copy", 2, 5.7, "bare"), Blow(2.773, "put_back", 1, 0.039, "file replaced while open")),
+        ),
+        "judge: a batch that stands planned in a journal is not given up by those who know how it stands",
+    ),
 )  # fmt: skip

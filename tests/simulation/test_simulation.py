@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from simulation.machines import MACHINE
 
 TESTS = Path(__file__).parent.parent
-SEEDS, BLOCK = 1500, 75  # of all faults, and how many of them one test takes
+SEEDS, BLOCK = 250, 50  # of all faults, and how many of them one test takes
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
@@ -27,15 +26,18 @@ def test_plans_that_failed_once() -> None:
     assert " 0 failed" in simulated("--regressions", "--jobs", "1")
 
 
-def test_seeds_with_all_faults_but_of_the_machine() -> None:
-    """Each order is carried out once at most, ends as the service has it, and every handler is told."""
-    assert " 0 failed" in simulated("0", "24", "--jobs", "1", "--without", ",".join(MACHINE))
+def test_some_seeds_with_all_faults() -> None:
+    """Each order is carried out once at most, ends as the service has it, and every handler is told.
+
+    Disks fail in them, power is cut, clocks are wrong, and files are lost, copied and put back.
+    """
+    assert " 0 failed" in simulated("0", "24", "--jobs", "1")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_seeds_with_all_faults(first: int) -> None:
-    """The same where disks fail, power is cut, clocks are wrong, and files are lost, copied and put back."""
+def test_many_seeds_with_all_faults(first: int) -> None:
+    """The same; what fails is printed with the command that runs it again."""
     assert " 0 failed" in simulated(str(first), str(first + BLOCK), "--jobs", "1")
 
 
