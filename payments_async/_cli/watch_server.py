@@ -11,6 +11,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -110,8 +111,11 @@ class WatchServer:
             app.router.add_post("/{token}/write-off", self._write_off)
             app.router.add_post("/{token}/acknowledge", self._acknowledge)
             app.router.add_post("/{token}/retry-file", self._retry_file)
-            app.router.add_post("/{token}/replay", self._replay)
-            app.router.add_post("/{token}/replay-change", self._replay_change)
+            app.router.add_post(
+                "/{token}/replay", partial(self._replay, "event_id", self._journal.revive, "dead letter")
+            )
+            revived = partial(self._replay, "change_id", self._journal.revive_changes, "change")
+            app.router.add_post("/{token}/replay-change", revived)
             app.router.add_post("/{token}/lift-quarantine", self._lift_quarantine)
         return app
 
@@ -223,18 +227,18 @@ class WatchServer:
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return web.Response(body=body, content_type="text/csv", headers={"Content-Disposition": disposition})
 
-    async def _replay(self, request: web.Request) -> web.Response:
-        made = _decision(await self._form(request), "event_id")
-        if not made.about.isdecimal() or not await self._journal.revive(int(made.about[:18])):
-            return self._refusal(409, "There is no such dead letter; somebody may have replayed it.")
-        self._tell(f"the dead letter {made.about} waits again", made)
-        raise web.HTTPSeeOther("./")
+    async def _replay(
+        self, field: str, revive: Callable[[int], Awaitable[int]], what: str, request: web.Request
+    ) -> web.Response:
+        """Have what handlers failed at handled again.
 
-    async def _replay_change(self, request: web.Request) -> web.Response:
-        made = _decision(await self._form(request), "change_id")
-        if not made.about.isdecimal() or not await self._journal.revive_changes(int(made.about[:18])):
-            return self._refusal(409, "There is no such change; somebody may have replayed it.")
-        self._tell(f"the change {made.about} waits for its handlers again", made)
+        Args:
+            field: Of the form, with its number.
+        """
+        made = _decision(await self._form(request), field)
+        if not made.about.isdecimal() or not await revive(int(made.about[:18])):
+            return self._refusal(409, f"There is no such {what}; somebody may have replayed it.")
+        self._tell(f"the {what} {made.about} waits again", made)
         raise web.HTTPSeeOther("./")
 
     async def _form(self, request: web.Request) -> Mapping[str, str]:
