@@ -20,7 +20,7 @@ from payments_async.journal._faults import JournalBehind, JournalCorrupt, Journa
 from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, files_of, inode_of
 from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
-from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._entries import Commit, run_in
 from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
 
@@ -161,10 +161,10 @@ class Epoch:
             JournalCorrupt: It is not.
         """
         found = connection.execute(
-            """SELECT 1 FROM (SELECT run, state, count FROM progress
-            UNION ALL SELECT id >> 28, state, -count(*) FROM outbox GROUP BY 1, 2
-            UNION ALL SELECT id >> 28, state, -count(*) FROM archived GROUP BY 1, 2)
-            GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""
+            f"""SELECT 1 FROM (SELECT run, state, count FROM progress
+            UNION ALL SELECT {run_in("id")}, state, -count(*) FROM outbox GROUP BY 1, 2
+            UNION ALL SELECT {run_in("id")}, state, -count(*) FROM archived GROUP BY 1, 2)
+            GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""  # noqa: S608 - no value in it
         ).fetchone()
         if found is not None:
             raise JournalCorrupt(

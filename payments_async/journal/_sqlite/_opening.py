@@ -23,7 +23,7 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import SHIFT, among
+from payments_async.journal._statements._entries import among, run_in
 from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._statements._schema import KEYED, TABLES
 from payments_async.journal._states import UNSENT
@@ -50,13 +50,13 @@ _FIRST = (
     ),
     # a reversal that is told late; as the other one above
     f"""CREATE TRIGGER archived_changed AFTER UPDATE OF state ON archived
-        WHEN NEW.state <> OLD.state AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> {SHIFT} AND outbox IS NOT NULL)
+        WHEN NEW.state <> OLD.state AND EXISTS (SELECT 1 FROM run WHERE id = {run_in("NEW.id")} AND outbox IS NOT NULL)
         BEGIN
         INSERT INTO change (id, order_id, outbox, state, at, status)
         SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
             NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
             SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
-        FROM run r WHERE r.id = NEW.id >> {SHIFT};
+        FROM run r WHERE r.id = {run_in("NEW.id")};
         END""",  # noqa: S608 - no value in it
 )
 
@@ -65,13 +65,13 @@ _FIRST = (
 # journal that was restored, or is another one, gives none that a handler has seen before.
 WRITES_CHANGES = f"""CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF state ON outbox
     WHEN NEW.state NOT {among(UNSENT)} AND NEW.state <> OLD.state
-    AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> {SHIFT} AND outbox IS NOT NULL)
+    AND EXISTS (SELECT 1 FROM run WHERE id = {run_in("NEW.id")} AND outbox IS NOT NULL)
     BEGIN
     INSERT INTO change (id, order_id, outbox, state, at, status)
     SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
         NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
         SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
-    FROM run r WHERE r.id = NEW.id >> {SHIFT};
+    FROM run r WHERE r.id = {run_in("NEW.id")};
     END"""  # noqa: S608 - no value in it
 
 _BOUND = (

@@ -17,13 +17,13 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
     NO_DOUBTS,
-    SHIFT,
     Commit,
     among,
     doubts_about,
     entry_of,
     row_of,
     run_columns,
+    run_in,
 )
 from payments_async.journal._statements._evidence import resolve
 from payments_async.journal._statements._permits import end_leases_of_the_dead
@@ -48,13 +48,13 @@ _LEASE = "UPDATE change SET owner = ?, holder = ?, due_at = ? WHERE id IN ({mark
 _ORDER = ", ".join(f"o.{name}" for name in COLUMNS.split(", "))
 # a change may outlive its order: then it says so, and holds up nothing
 _CLAIMED = f"""SELECT {_FACTS}, change.done, r.batch_id, {_ORDER} FROM change
-    LEFT JOIN outbox o ON o.id = change.order_id LEFT JOIN run r ON r.id = change.order_id >> {SHIFT}
+    LEFT JOIN outbox o ON o.id = change.order_id LEFT JOIN run r ON r.id = {run_in("change.order_id")}
     WHERE change.id IN ({{marks}}) ORDER BY change.id"""  # noqa: S608 - no value in it
 _FINISH = """UPDATE change SET status = ?, error = ?, owner = NULL, holder = NULL
     WHERE id IN ({marks}) AND status = 'pending'"""
 _GONE = "its order had left for an archive: no handler can be given it, so a person does what is to be done (`explain`)"
 # Orders of outboxes that came to stand where they do without a change, since nothing was forgotten; each with its run.
-UNWRITTEN = f"""outbox o JOIN run r ON r.id = o.id >> {SHIFT} AND r.outbox IS NOT NULL
+UNWRITTEN = f"""outbox o JOIN run r ON r.id = {run_in("o.id")} AND r.outbox IS NOT NULL
     WHERE o.state NOT {among(UNSENT)}
     AND o.updated_at >= coalesce((SELECT CAST(m.value AS DOUBLE PRECISION) FROM meta m
     WHERE m.key = 'changes_since'), 0)

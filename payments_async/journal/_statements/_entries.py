@@ -268,6 +268,21 @@ def run_of(order_id: int) -> int:
     return order_id >> SHIFT
 
 
+def run_in(order_id: str) -> str:
+    """The number of an order's run, within a statement.
+
+    >>> run_in("o.id")
+    'o.id >> 28'
+    """
+    return f"{order_id} >> {SHIFT}"
+
+
+def within_chunk(chunk: str) -> str:
+    """The condition that a number is of an order of a chunk, within a statement and after the name of the column."""
+    first = f"({chunk}.run << {SHIFT}) + {chunk}.number * {CHUNK}"
+    return f"BETWEEN {first} AND {first} + {CHUNK - 1}"
+
+
 def chunk_of(order_id: int) -> int:
     """The number of its chunk within the run."""
     return (order_id & (MOST_ORDERS - 1)) // CHUNK
@@ -546,7 +561,7 @@ def progress(connection: Connection, batch_id: str | None, outbox: str | None = 
         state = _STATES[name]
         counts[state] += count
         sums[state] = EXACT.add(sums[state], Decimal(total))
-    of_outbox = "TRUE" if outbox is None else _OF_OUTBOX.format(run=f"o.id >> {SHIFT}")
+    of_outbox = "TRUE" if outbox is None else _OF_OUTBOX.format(run=run_in("o.id"))
     of = () if outbox is None else (outbox,)
     (conflicts,) = connection.execute(
         f"SELECT count(*) FROM outbox o WHERE conflict IS NOT NULL AND id BETWEEN ? AND ? AND {of_outbox}",  # noqa: S608
@@ -567,7 +582,7 @@ def oldest(connection: Connection, outbox: str, now: float) -> Mapping[State, fl
     Of those that wait the first chunks are looked at, in which the oldest are.
     """
     since: dict[State, float] = {}
-    of_outbox = _OF_OUTBOX.format(run=f"o.id >> {SHIFT}")
+    of_outbox = _OF_OUTBOX.format(run=run_in("o.id"))
     for state in (State.UNKNOWN, State.PARKED):
         (at,) = connection.execute(
             f"SELECT min(o.updated_at) FROM outbox o WHERE {is_in_state('o', state)} AND {of_outbox}",  # noqa: S608

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from payments_async.journal._records import OpenOrder
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import FAILED_BY_NOTIFICATION, SHIFT, PageReader, is_in_state
+from payments_async.journal._statements._entries import FAILED_BY_NOTIFICATION, PageReader, is_in_state, run_in
 from payments_async.journal._states import State
 
 _PAGE = 5000  # a few hundred kilobytes
@@ -17,7 +17,7 @@ def open_after(outbox: str, state: State) -> PageReader[OpenOrder]:
         CASE WHEN o.attempt > 0 THEN o.permitted_at ELSE o.updated_at END,
         coalesce((SELECT min(a.permitted_at) FROM attempt a WHERE a.order_id = o.id), o.updated_at)
         FROM outbox o WHERE {chosen} AND o.id > ?
-        AND EXISTS (SELECT 1 FROM run WHERE run.id = o.id >> {SHIFT} AND run.outbox = ?)
+        AND EXISTS (SELECT 1 FROM run WHERE run.id = {run_in("o.id")} AND run.outbox = ?)
         ORDER BY o.id LIMIT {_PAGE}"""  # noqa: S608 - a state, and numbers
 
     def read(connection: Connection, /, *, after: int) -> tuple[list[OpenOrder], int]:

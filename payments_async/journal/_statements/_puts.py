@@ -48,7 +48,6 @@ from payments_async.journal._statements._entries import (
     COLUMNS,
     HELD_BACK,
     MOST_ORDERS,
-    SHIFT,
     Commit,
     among,
     awaited,
@@ -62,6 +61,7 @@ from payments_async.journal._statements._entries import (
     run_columns,
     run_of,
     sum_of,
+    within_chunk,
 )
 from payments_async.journal._statements._evidence import apply, open_chunk_of, resolve
 from payments_async.journal._statements._history import is_looked_for, look_earlier
@@ -590,8 +590,7 @@ def doubt(commit: Commit) -> None:
         (since,) = commit.execute(
             f"""SELECT min(updated_at) FROM (
                 SELECT updated_at FROM outbox WHERE id = (SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?)
-                UNION ALL SELECT o.updated_at FROM chunk c JOIN outbox o ON o.id BETWEEN
-                    (c.run << {SHIFT}) + c.number * {CHUNK} AND (c.run << {SHIFT}) + c.number * {CHUNK} + {CHUNK - 1}
+                UNION ALL SELECT o.updated_at FROM chunk c JOIN outbox o ON o.id {within_chunk("c")}
                 WHERE c.run = ? AND c.state <> 'done' AND o.state {among((*UNSENT, *UNSETTLED))}
             ) AS open""",  # noqa: S608 - numbers only
             (first, last, run),
