@@ -342,22 +342,26 @@ def literal(text: str) -> str:
 
 def steps_for(schema: str, steps: Sequence[Step] = STEPS) -> tuple[Step, ...]:
     """The steps, for a namespace."""
-    words = {
-        "s": quoted(schema),
-        "t": _TEXT,
-        "none": NO_TRANSACTION,
-        "shift": SHIFT,
-        "soon": _SOON,
-        "has_room": HAS_ROOM,
-        "q": quoted(schema).replace("'", "''"),  # within a literal
-        "f": quoted(schema).replace("'", "''").replace("%", "%%"),  # ... that is a format
-        "channel": literal(schema),
-        "tray": TRAY,
-        "unsent": among(UNSENT),
-    }
     return tuple(
-        attrs.evolve(step, statements=tuple(statement.format(**words) for statement in step.statements))
+        attrs.evolve(step, statements=tuple(_named(statement, schema) for statement in step.statements))
         for step in steps
+    )
+
+
+def _named(statement: str, schema: str) -> str:
+    """A statement, for a namespace."""
+    return statement.format(
+        s=quoted(schema),
+        t=_TEXT,
+        none=NO_TRANSACTION,
+        shift=SHIFT,
+        soon=_SOON,
+        has_room=HAS_ROOM,
+        q=quoted(schema).replace("'", "''"),  # within a literal
+        f=quoted(schema).replace("'", "''").replace("%", "%%"),  # ... that is a format
+        channel=literal(schema),
+        tray=TRAY,
+        unsent=among(UNSENT),
     )
 
 
@@ -466,7 +470,7 @@ def let_fire(connection: PgConnection, schema: str, names: Collection[str]) -> N
     for statement, name, table in _TRIGGERS:
         if name in names:
             connection.script(
-                f"DROP TRIGGER IF EXISTS {name} ON {s}.{table}; {statement.format(s=s)}; "
+                f"DROP TRIGGER IF EXISTS {name} ON {s}.{table}; {_named(statement, schema)}; "
                 f"ALTER TABLE {s}.{table} ENABLE ALWAYS TRIGGER {name}"
             )
 
