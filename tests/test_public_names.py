@@ -47,11 +47,11 @@ PINNED = {
         Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
         JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
         JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost ListingDeadline LoadBusy Migration
-        MoveStands News NotAJournal NotApproved NotLookedFor NotMigrated NotMoved NotParked OrderUnknown OrdersArchived
+        News NotAJournal NotApproved NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived
         OrdersDiffer
         PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
         SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked Sweep UNPAID
-        UNSETTLED Unsealed WrongAccount archive_orders copy_journal journal_at unseal_journal
+        UNSETTLED WrongAccount archive_orders copy_journal journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Change Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

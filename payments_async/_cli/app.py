@@ -56,7 +56,6 @@ COMMANDS: Mapping[str, str] = {
     "journal migrate": "journal",
     "journal check": "journal",
     "journal copy": "journal",
-    "journal unseal": "journal",
     "ipn serve": "ipn.serve",
     "ipn send": "ipn.send",
     "ipn list": "ipn.inbox",

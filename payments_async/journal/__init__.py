@@ -11,7 +11,6 @@ from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._copying import Copied, copy_journal
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._memory import StateFolder
-from payments_async.journal._engine._unsealing import Unsealed, unseal_journal
 from payments_async.journal._examination import Circumstance, Examination, Flaw
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -31,11 +30,9 @@ from payments_async.journal._faults import (
     JournalUnusable,
     LeaseLost,
     LoadBusy,
-    MoveStands,
     NotAJournal,
     NotLookedFor,
     NotMigrated,
-    NotMoved,
     NotParked,
     OrdersArchived,
     OrdersDiffer,
@@ -103,13 +100,11 @@ __all__ = [
     "ListingDeadline",
     "LoadBusy",
     "Migration",
-    "MoveStands",
     "News",
     "NotAJournal",
     "NotApproved",
     "NotLookedFor",
     "NotMigrated",
-    "NotMoved",
     "NotParked",
     "OrderUnknown",
     "OrdersArchived",
@@ -133,12 +128,10 @@ __all__ = [
     "Sweep",
     "UNPAID",
     "UNSETTLED",
-    "Unsealed",
     "WrongAccount",
     "archive_orders",
     "copy_journal",
     "journal_at",
-    "unseal_journal",
 ]
 
 

@@ -28,8 +28,6 @@
         LeaseLost             ... the chunk is no longer yours
         StillWorked           ... somebody works with it, and it is to go to another place
         PlaceTaken            ... there is something already where it is to go
-        NotMoved              ... it was not moved to that place, so there is no seal to take off
-        MoveStands            ... the journal goes on in another place: the seal stays on this one
         NotParked             ... only a parked order can be written off
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
         NotApproved           ... too few persons have approved the batch
@@ -140,7 +138,7 @@ class JournalMoved(JournalUnusable):
 
     remedy = (
         "name that place wherever this one is named: --journal, PAYMENTS_JOURNAL, your application; only if it is lost "
-        "for ever, see `journal unseal`"
+        "for ever, begin a new one under another name, which adopts its orders"
     )
 
 
@@ -293,18 +291,6 @@ class PlaceTaken(JournalRefused):
     """The journal is to go to a place where there is something already. Nothing was done."""
 
     remedy = "name a file that is not there, or a namespace without tables"
-
-
-class NotMoved(JournalRefused):
-    """The journal was not moved to that place, so there is no seal to take off. Nothing was done."""
-
-    remedy = "name both places as `journal copy` was given them; what is not sealed is used as it is"
-
-
-class MoveStands(JournalRefused):
-    """The journal goes on in another place, or may do so: the seal stays on this one, and nothing is sent from here."""
-
-    remedy = "use the journal where it is; only what is lost for ever may be given up, by a named person"
 
 
 class NotParked(JournalRefused):

@@ -137,24 +137,3 @@ async def test_a_dsn_is_taken_for_no_file(run: Run, place: str, words: str) -> N
     """Its password would be shown, and a file made of that name."""
     ran = await run("journal", "check", "--journal", place)
     assert (2, True, False) == (ran.status, words in ran.said, PASSWORD in ran.said), ran.said
-
-
-async def test_a_journal_whose_new_place_is_lost(run: Run, file: str) -> None:
-    """A named person takes the seal off, hears what is to be looked for, and nobody can while the new place answers."""
-    unseal = ("journal", "unseal", file, "new.sqlite", "--who", "A. Admin", "--why", "its disk burnt")
-    early = await run(*unseal, "--yes")
-    assert (2, True) == (early.status, "it was not moved" in early.said), early.said
-    assert 0 == (await run("journal", "copy", file, "new.sqlite", "--yes")).status
-    answers = await run(*unseal, "--yes", "--lost")
-    assert (2, True) == (answers.status, "which answers -> use the journal where it is" in answers.said), answers.said
-    for name in ("new.sqlite", "new.sqlite-mark"):
-        await asyncio.to_thread(Path(name).unlink)
-    asked = await run(*unseal)
-    assert (2, True) == (asked.status, "--yes: needed where there is no terminal" in asked.said), asked.said
-    nameless = await run(*unseal[:4], "--who", " ", "--why", "x", "--yes")
-    assert (2, True) == (nameless.status, "--who and --why: say who states it" in nameless.said)
-    done = await run(*unseal, "--yes")
-    assert (0, True) == (done.status, f"the journal is {file} again" in done.said), done.said
-    assert f"payments-async bulk reconcile --journal {file}" in done.said
-    checked = await run("journal", "check", "--journal", file)
-    assert (0, True) == (checked.status, "A. Admin gave up" in checked.said), checked.said

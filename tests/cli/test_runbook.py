@@ -14,6 +14,7 @@ from bulk.worlds import session
 from cli.commands import NO_SERVICE, Run
 
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
+from payments_async.bulk import read_batch, run_batch
 from payments_async.ipn import TransactionSucceeded
 from payments_async.journal import News, RunIdentity, SqliteJournal, State, copy_journal
 from payments_async.journal.contract import Evidence, Outcome, Permit, RawNotification
@@ -181,11 +182,12 @@ async def untold(sandbox: Sandbox) -> None:
         await journal.finish(receipt.event_id, "dead", error="the shop is away")
 
 
-async def moved(sandbox: Sandbox) -> None:
-    """A journal that went to another place, which is no more."""
+async def lost_for_ever(sandbox: Sandbox) -> None:
+    """A journal with a batch went to another place, which is no more."""
     old = SqliteJournal("old.sqlite")
-    async with old as journal:
-        await sent(journal, sandbox, "W-16", News.UNKNOWN)
+    write_csv(Path("payroll.csv"), row())
+    async with session(sandbox) as payments, old as journal:
+        await run_batch(payments, journal, "november", (await read_batch("payroll.csv")).orders)
     await copy_journal(old, SqliteJournal("shop.sqlite"))
     delete(Path("shop.sqlite"))
 
@@ -203,7 +205,7 @@ SCENES: dict[str, Callable[[Sandbox], Awaitable[None]]] = {
     "An application was not told": untold,
     "Notifications are refused": nothing_special,
     "The disk is full, or the file looks damaged": nothing_special,
-    "A journal was moved, and its new place is lost for ever": moved,
+    "A journal is lost for ever": lost_for_ever,
 }
 SETTINGS = {
     "Nothing is sent, and nobody has paused it": {"PAYMENTS_APP_PASSWORD": "rotated-since"},

@@ -28,17 +28,14 @@ from payments_async.journal import (
     JournalError,
     JournalLocked,
     JournalMoved,
-    MoveStands,
     News,
     NotAJournal,
-    NotMoved,
     PlaceTaken,
     PostgresJournal,
     SqliteJournal,
     State,
     StillWorked,
     copy_journal,
-    unseal_journal,
 )
 from payments_async.journal.contract import Outcome, Sighting
 
@@ -608,198 +605,7 @@ async def may_send(journal: Journal) -> bool:
         return False
 
 
-WHO = {"who": "A. Admin", "why": "the disk burnt"}
-
-
-async def moved_and_sent(move: Move) -> None:
-    """A journal of three orders that was moved, and sent one of them from there."""
-    async with move.here() as journal:
-        await loaded(journal, 3)
-    await move.copied()
-    async with move.there() as journal:
-        await permitted(journal, await claimed(journal))
-
-
-async def test_a_new_place_that_is_lost_for_ever(move: Move) -> None:
-    """The old one goes on by a person's word: in quarantine, for what was sent from there is known to nobody here."""
-    await moved_and_sent(move)
-    move.lose()
-    done = await unseal_journal(move.here(), move.there(), **WHO)
-    assert (True, True) == (done.was_asked, done.is_remembered)
-    async with move.here() as journal:
-        assert (None, 1) == (await journal.claim_chunk(BATCH, "other"), (await journal.chunks(BATCH)).quarantined)
-        examined = await journal.examine()
-    (place,) = (one.found for one in examined.circumstances if one.name == "place")
-    assert place.startswith(f"A. Admin gave up {move.there().new_database().address} on ")
-    assert examined.is_sound
-    with pytest.raises(NotMoved):
-        await unseal_journal(move.here(), move.there(), **WHO)
-
-
-async def test_a_new_place_that_answers(move: Move) -> None:
-    """Nobody takes the seal off, whatever they say."""
-    await moved_and_sent(move)
-    with pytest.raises(MoveStands, match="which answers"):
-        await unseal_journal(move.here(), move.there(), **WHO, is_lost=True)
-    with pytest.raises(JournalMoved):
-        await move.here().__aenter__()
-
-
-async def test_a_new_place_that_comes_back(move: Move, tmp_path: Path) -> None:
-    """It was given up: this machine opens it no more, and says who did that, and where the journal goes on."""
-    await moved_and_sent(move)
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    put_back = kept_aside(move, kept)
-    await unseal_journal(move.here(), move.there(), **WHO)
-    put_back()
-    with pytest.raises(
-        JournalMoved, match=r"a move that A\. Admin took back on .* \(the disk burnt\): the journal goes on"
-    ):
-        await move.there().__aenter__()
-    async with move.here() as journal:
-        assert (await journal.chunks(BATCH)).quarantined
-
-
-def kept_aside(move: Move, folder: Path) -> Callable[[], None]:
-    """Have the new place vanish; what is returned has it come back."""
-    there = move.there()
-    if isinstance(there, SqliteJournal):
-        files = list(Path(there.path).parent.glob("1.db*"))
-        for file in files:
-            file.rename(folder / file.name)
-
-        def bring() -> None:
-            for file in files:
-                (folder / file.name).rename(file)
-
-        return bring
-    schema = there.new_database()._schema  # type: ignore[attr-defined]
-
-    def rename(old: str, new: str) -> None:
-        with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
-            connection.execute(f'ALTER SCHEMA "{old}" RENAME TO "{new}"'.encode())
-
-    rename(schema, f"{schema}_aside")
-    return lambda: rename(f"{schema}_aside", schema)
-
-
 def delete(folder: Path, name: str) -> None:
     """Do away with a journal, and with all that is beside it."""
     for file in folder.glob(f"{name}*"):
         file.unlink()
-
-
-async def test_a_copy_of_the_old_place(tmp_path: Path) -> None:
-    """Of two copies of what was sealed one goes on, and the other one never."""
-    state = {"state_folder": tmp_path / "state"}
-    here, there = SqliteJournal(tmp_path / "a.db", **state), SqliteJournal(tmp_path / "b.db", **state)
-    async with here:
-        await loaded(here, 3)
-    await copy_journal(here, there)
-    shutil.copyfile(tmp_path / "a.db", tmp_path / "copy.db")
-    delete(tmp_path, "b.db")
-    await unseal_journal(here, there, **WHO)
-    with pytest.raises(MoveStands, match=r"this is a copy of what A\. Admin took back on"):
-        await unseal_journal(SqliteJournal(tmp_path / "copy.db", **state), there, **WHO, is_lost=True)
-
-
-async def test_a_journal_that_has_gone_on_from_its_new_place(tmp_path: Path) -> None:
-    """The place in between is lost, and the journal is not: it goes on where it went from there."""
-    a, b, c = (SqliteJournal(tmp_path / f"{name}.db") for name in "abc")
-    async with a:
-        await loaded(a, 3)
-    await copy_journal(a, b)
-    await copy_journal(b, c)
-    delete(tmp_path, "b.db")
-    with pytest.raises(MoveStands, match=r"has gone on from .*b\.db to .*c\.db"):
-        await unseal_journal(a, b, **WHO, is_lost=True)
-    assert await may_send(c)
-
-
-async def test_a_place_further_on_that_comes_back(tmp_path: Path) -> None:
-    """Who gave up the place in between gave up whatever came from there, also on a machine that did not know of it."""
-    here = {"state_folder": tmp_path / "here"}
-    elsewhere = {"state_folder": tmp_path / "elsewhere"}
-    a, b = (SqliteJournal(tmp_path / f"{name}.db", **here) for name in "ab")
-    async with a:
-        await loaded(a, 3)
-    await copy_journal(a, b)
-    b_elsewhere, c_elsewhere = (SqliteJournal(tmp_path / f"{name}.db", **elsewhere) for name in "bc")
-    await copy_journal(b_elsewhere, c_elsewhere)
-    delete(tmp_path, "b.db")
-    await unseal_journal(a, b, **WHO)
-    with pytest.raises(JournalMoved, match="took back on"):
-        await SqliteJournal(tmp_path / "c.db", **here).__aenter__()
-
-
-async def test_a_new_place_that_cannot_be_asked(tmp_path: Path) -> None:
-    """Whether it is lost only a person can know, and has to say so."""
-    here = SqliteJournal(tmp_path / "a.db")
-    there = PostgresJournal(postgres.dsn(), schema=f"{postgres.new_schema()}_asked")
-    async with here:
-        await loaded(here, 3)
-    await copy_journal(here, there)
-    with closing(sqlite3.connect(tmp_path / "a.db")) as file:  # its server is not there any more
-        away = "postgresql://postgres@127.0.0.1:1/gone"
-        file.execute("DROP TRIGGER IF EXISTS moved_meta_update")
-        for (trigger,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'meta'"):
-            file.execute(f'DROP TRIGGER "{trigger}"')
-        file.execute(
-            "UPDATE meta SET value = ? WHERE key = 'moved_to'", (PostgresJournal(away).new_database().address,)
-        )
-        file.commit()
-    gone = PostgresJournal(away, busy_timeout=0.1)
-    with pytest.raises(MoveStands, match="cannot be known from here"):
-        await unseal_journal(here, gone, **WHO)
-    done = await unseal_journal(here, gone, **WHO, is_lost=True)
-    assert not done.was_asked
-
-
-async def test_a_journal_that_was_never_moved(tmp_path: Path) -> None:
-    """Or not to that place: nothing is to be taken off."""
-    here, there, other = (SqliteJournal(tmp_path / f"{name}.db") for name in ("a", "b", "c"))
-    async with here:
-        await loaded(here, 3)
-    with pytest.raises(NotMoved, match="was not moved"):
-        await unseal_journal(here, there, **WHO)
-    await copy_journal(here, there)
-    with pytest.raises(NotMoved, match=r"was moved to .*b\.db, and not to .*c\.db"):
-        await unseal_journal(here, other, **WHO)
-    with pytest.raises(ValueError, match="a person's name and a reason"):
-        await unseal_journal(here, there, who=" ", why="x")
-
-
-@pytest.mark.parametrize("point", ["unseal.remembered", "unseal.done", "unseal.known"])
-@pytest.mark.parametrize("comes_back", [False, True])
-async def test_killed_while_the_seal_is_taken_off(move: Move, tmp_path: Path, point: str, comes_back: bool) -> None:
-    """At no moment two of them may send; the same call goes on, unless the new place is there again."""
-    await moved_and_sent(move)
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    put_back = kept_aside(move, kept)
-
-    def die(reached: str) -> None:
-        if reached == point:
-            raise _Died
-
-    with pytest.raises(_Died):
-        await unseal_journal(move.here(), move.there(), **WHO, crash_at=die)
-    if comes_back:
-        put_back()
-    is_sealed = point == "unseal.remembered"
-    if is_sealed:
-        with pytest.raises(JournalMoved):
-            await move.here().__aenter__()
-        if comes_back:
-            with pytest.raises(MoveStands):
-                await unseal_journal(move.here(), move.there(), **WHO)
-            async with move.there() as journal:  # it never was given up
-                assert BATCH in [run.batch_id for run in await journal.runs()]
-            return
-        await unseal_journal(move.here(), move.there(), **WHO)
-    async with move.here() as journal:
-        assert (await journal.chunks(BATCH)).quarantined
-    if comes_back:
-        with pytest.raises(JournalMoved):
-            await move.there().__aenter__()

@@ -4,13 +4,10 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import attrs
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, OlderThan, named, opened, refused, seconds_of
-from payments_async._cli.next_steps import SIGNED
-from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, quoted
 from payments_async._cli.working import working
 from payments_async.journal import (
@@ -18,10 +15,8 @@ from payments_async.journal import (
     JournalCorrupt,
     JournalError,
     JournalUnavailable,
-    MoveStands,
     archive_orders,
     copy_journal,
-    unseal_journal,
 )
 
 _UNCOUNTED = 1000  # from so many on nobody counts
@@ -164,62 +159,6 @@ async def journal_copy(
         }
     )  # fmt: skip
     return Exit.FINE
-
-
-async def journal_unseal(
-    screen: Screen,
-    source: Annotated[
-        JournalPlace, typer.Argument(help="Where it was: a file or a DSN.", parser=JournalPlace, metavar="FROM")
-    ],
-    destination: Annotated[
-        JournalPlace,
-        typer.Argument(help="Where `journal copy` took it, named as then.", parser=JournalPlace, metavar="TO"),
-    ],
-    who: Annotated[str, typer.Option(help="Your name: you answer for it.")],
-    why: Annotated[str, typer.Option(help="How TO was lost, and how you know; kept.")],
-    lost: Annotated[
-        bool, typer.Option("--lost", help="TO cannot be asked any more; you state that it is gone for ever.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
-) -> Exit:
-    """Let a journal that was moved go on in its old place, since the new one is lost for ever. It is no way back.
-
-    What was sent from the new place is forgotten with it: everything that is open here is in quarantine, and is looked
-    for in the service's list before anything is sent. Refused while the journal answers in its new place, or was seen
-    to go on from there. This machine never opens it there again; other machines do not know, so end whatever still
-    names that place first. If both sent, they would pay twice.
-
-    Example: payments-async journal unseal pay.sqlite postgresql://pay@db/pay --who "A. Admin" --why "the disk burnt"
-    """
-    if not await source.exists():
-        raise BadInput(f"FROM: there is no journal {source}; check the name")
-    question = (
-        f"Is the journal at {destination} lost for ever, and everybody stopped who named it? It goes on at {source} "
-        "then, and what was sent from there is looked for. This cannot be taken back."
-    )
-    screen.confirm(question, yes=yes)
-    try:
-        done = await unseal_journal(source.unopened(), destination.unopened(), who=who, why=why, is_lost=lost)
-    except MoveStands as error:
-        hint = "" if lost or "cannot be known" not in error.message else ": --lost states it"
-        raise BadInput(f"{error.message}{hint} -> {error.remedy}") from error
-    except JournalUnavailable as error:
-        screen.trouble(f"stopped: {clean(str(error))}", "the same command goes on with it")
-        return screen.ended(Exit.STOPPED, {"unsealed": False, "stopped": str(error)})
-    except JournalError as error:
-        raise BadInput(str(error)) from error
-    screen.say(f"the journal is {quoted(done.place)} again; {quoted(done.given_up)} was given up")
-    if not done.was_asked:
-        screen.trouble(f"{done.given_up} could not be asked: that it is gone is your word alone, {clean(who)}")
-    screen.say(
-        "this machine refuses it there from now on; no other machine knows of that"
-        if done.is_remembered
-        else "no machine knows that it was given up: see to it yourself that nobody opens it there"
-    )
-    screen.say("\nWhat was open is in quarantine. Look for it; then, for what the service never had, lift it:")
-    screen.command(command_line("bulk reconcile", journal=source))
-    screen.command(f"{command_line('bulk lift-quarantine', journal=source)} --batch-id BATCH {SIGNED}")
-    return screen.ended(Exit.FINE, {"unsealed": True, **attrs.asdict(done)})
 
 
 async def journal_prune(

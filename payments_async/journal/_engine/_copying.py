@@ -183,7 +183,7 @@ class _Copying:
                 source, destination, name, theirs[name], storable=self.there.storable, tell=self._tell
             )
             self._crash_at(f"copy.{name}")
-        return facts_for(facts_of(source), self.here.address, self.here.now())
+        return facts_for(facts_of(source))
 
     def _placing(self, source: Connection) -> None:
         self._crash_at("copy.filled")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._examination import Circumstance, Examination
@@ -49,13 +48,6 @@ def _place(connection: Connection) -> tuple[Circumstance, ...]:
     """Whether it is the journal still."""
     facts = facts_of(connection)
     moved = moved_of(facts)
-    if moved is None and "unsealed_by" in facts:
-        at = datetime.fromtimestamp(float(facts["unsealed_at"])).astimezone()
-        found = (
-            f"{facts['unsealed_by']} gave up {facts['unsealed_from']} on {at:%Y-%m-%d at %H:%M} "
-            f"({facts['unsealed_why']}), and it goes on here"
-        )
-        return (Circumstance(name="place", found=found),)
     if moved is None:
         return ()
     remedy = "name that place; this one is sealed, and may be kept or deleted"

@@ -28,7 +28,6 @@ from payments_async.journal._approvals import ApprovalRule, Signature
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalError,
-    JournalMoved,
     JournalReadOnly,
     JournalUnavailable,
     LoadBusy,
@@ -37,7 +36,6 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._records import RunIdentity
 from payments_async.journal._sqlite._faults import FAULTS
-from payments_async.journal._statements._moving import moves_to
 
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
@@ -60,14 +58,6 @@ _TABLES = (
     """CREATE TABLE IF NOT EXISTS approval_rule (
         journal TEXT PRIMARY KEY, needed INTEGER NOT NULL, shared_logins INTEGER NOT NULL, why TEXT NOT NULL,
         who TEXT NOT NULL, login TEXT NOT NULL, machine TEXT NOT NULL, at REAL NOT NULL) STRICT, WITHOUT ROWID""",
-    # where a journal was moved from, and where it was seen then
-    """CREATE TABLE IF NOT EXISTS move (
-        move TEXT PRIMARY KEY, journal TEXT NOT NULL, came_from TEXT NOT NULL, place TEXT NOT NULL, at REAL NOT NULL)
-        STRICT, WITHOUT ROWID""",
-    # moves that a person has taken back, and where the journal goes on since: it may go on in one place alone
-    """CREATE TABLE IF NOT EXISTS unsealed (
-        move TEXT PRIMARY KEY, place TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL)
-        STRICT, WITHOUT ROWID""",
 )
 HELD = """SELECT b.id, b.journal, b.batch_id, b.orders, b.begun_at, b.ready_at, j.path
     FROM batch b LEFT JOIN journal j ON j.id = b.journal"""
@@ -176,23 +166,6 @@ class Holder(NamedTuple):
         at = datetime.fromtimestamp(self.ready_at or self.begun_at).astimezone()
         things = "order" if self.orders == 1 else "orders"
         return f"batch {self.batch_id} ({self.orders:,} {things}, loaded {at:%Y-%m-%d %H:%M})"
-
-
-class TakenBack(NamedTuple):
-    """A move that a person has taken back.
-
-    Attributes:
-        place: Where the journal goes on since.
-    """
-
-    place: str
-    who: str
-    why: str
-    at: float
-
-    def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.at).astimezone()
-        return f"{self.who} took back on {at:%Y-%m-%d at %H:%M} ({self.why}): the journal goes on at {self.place}"
 
 
 @frozen(kw_only=True)
@@ -310,51 +283,6 @@ class Registry:
                 (plain_id(request_id),),
             ).fetchall()
         return list(map(Holder._make, found))
-
-    # moves
-
-    def note_move(self, move: str, journal_id: str, *, came_from: str, place: str, at: float) -> None:
-        """Write down that a journal has gone from one place to another."""
-        with self._translating():
-            self._connection.execute(
-                "INSERT INTO move VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (move, journal_id, came_from, place, at),
-            )
-
-    def gone_on(self, journal_id: str, came_from: str, after: float) -> str | None:
-        """Where a journal has gone from a place since, if this machine has heard of that."""
-        with self._translating():
-            found = self._connection.execute(
-                "SELECT place FROM move WHERE journal = ? AND came_from = ? AND at > ? ORDER BY at DESC LIMIT 1",
-                (journal_id, came_from, after),
-            ).fetchone()
-        return None if found is None else str(found[0])
-
-    def taken_back(self, moves: Sequence[str]) -> TakenBack | None:
-        """Who has taken back one of these moves, if anybody has."""
-        with self._translating():
-            for move in moves:
-                found = self._connection.execute(
-                    "SELECT place, who, why, at FROM unsealed WHERE move = ?", (move,)
-                ).fetchone()
-                if found is not None:
-                    return TakenBack._make(found)
-        return None
-
-    def take_back(self, move: str, back: TakenBack) -> TakenBack:
-        """Write down that a move is taken back; tells what was written down first."""
-        with self._writing(durable=True):
-            self._connection.execute(
-                "INSERT INTO unsealed VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", (move, *back)
-            )
-        found = self.taken_back([move])
-        assert found is not None
-        return found
-
-    def let_stand(self, move: str) -> None:
-        """Forget that a move was to be taken back: it was not."""
-        with self._writing(durable=True):
-            self._connection.execute("DELETE FROM unsealed WHERE move = ?", (move,))
 
     # approvals
 
@@ -796,20 +724,6 @@ class Memory:
         known = self.registry.rule_of(journal_id)
         if rule.by is not None and (known is None or known.by is None or rule.by.at > known.by.at):
             self.registry.note_rule(journal_id, rule)
-
-    def learn_moves(self, facts: Mapping[str, str], named: str, place: str) -> None:
-        """Remember by which move a journal has come to a place.
-
-        Raises:
-            JournalMoved: A person has taken one of its moves back.
-        """
-        moves = moves_to(facts)
-        back = self.registry.taken_back(moves)
-        if back is not None:
-            raise JournalMoved(f"{named}: the journal came here by a move that {back}")
-        if moves:
-            at = float(facts["came_at"])
-            self.registry.note_move(moves[-1], facts["journal_id"], came_from=facts["came_from"], place=place, at=at)
 
     def lost_at(self, path: Path, *, but: str | None = None) -> str | None:
         """What was at a path, in words, if it was another journal with orders that has not been seen elsewhere."""

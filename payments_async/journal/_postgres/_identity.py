@@ -174,8 +174,6 @@ class Identity:
         self.memory = memory if known["remembers"] == "yes" else None
         if memory is not None and self.memory is None:
             memory.close()
-        if self.memory is not None:
-            self.memory.learn_moves(known, self._named, str(server.place(self._schema)))
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
         self.unseen_at = unseen_at(connection, known, now, is_new_here=anchored is None)
         highest = max(self._highest, 0 if anchored is None else anchored[0])

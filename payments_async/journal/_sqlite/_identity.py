@@ -186,8 +186,6 @@ class Epoch:
         if memory is not None and known["remembers"] != "yes":
             memory.close()
             self.memory = None
-        if self.memory is not None:
-            self.memory.learn_moves(known, str(self._named), str(self._path))
         marked, anchored = self._marked(), self._anchored()
         self.unseen_at = unseen_at(connection, known, self._clock(), is_new_here=anchored is None)
         inode, birth = inode_of(self._path), birth_of(self._path) or ""

@@ -21,7 +21,7 @@ _PAGE = 1000  # rows at a time
 _OWN_FACTS = frozenset(
     {"epoch", "birth", "written", "version", "oldest", "moved_to", "moved_at", "move", "is_moved", "move_tries"}
     | {PLACING, DOUBTED}
-    | {"came_by", "came_from", "came_at", "came_through", "arrived"}
+    | {"came_by", "arrived"}
 )
 _STAYS = frozenset({"meta", "duty", "pace_named", "holder", "watch"})  # who is here now, and what is written by hand
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -106,11 +106,6 @@ def check_here(facts: Mapping[str, str], named: str) -> None:
     raise JournalMoved(words)
 
 
-def moves_to(facts: Mapping[str, str]) -> list[str]:
-    """The moves that have brought a journal where it is, the first one first."""
-    return facts.get("came_through", "").split()
-
-
 def retire(commit: Commit, move: str, to: str) -> None:
     """Seal a journal, in which nobody has anything in hand: nothing is ever written to it again.
 
@@ -151,12 +146,6 @@ def forget_move(connection: Connection) -> None:
     )
 
 
-def note_unsealed(connection: Connection, moved: Moved, *, who: str, why: str, at: float) -> None:
-    """A named person has given up the place where the journal was; what was sent from there is forgotten here."""
-    about = {"unsealed_at": repr(at), "unsealed_by": who, "unsealed_why": why, "unsealed_from": moved.to}
-    connection.executemany(_REMEMBER, [*about.items(), (DOUBTED, "yes")])
-
-
 def _words(moved: Moved) -> str:
     at = datetime.fromtimestamp(moved.at).astimezone()
     return f"{MOVED}{moved.to} on {at:%Y-%m-%d at %H:%M:%S %z}"
@@ -165,7 +154,7 @@ def _words(moved: Moved) -> str:
 # copying
 
 
-def facts_for(facts: Mapping[str, str], named: str, now: float) -> dict[str, str]:
+def facts_for(facts: Mapping[str, str]) -> dict[str, str]:
     """What the journal says of itself in its new place.
 
     Where it may have been there before, by somebody who did not live to say so, and is not any more, it may have sent
@@ -173,9 +162,7 @@ def facts_for(facts: Mapping[str, str], named: str, now: float) -> dict[str, str
     """
     moved = moved_of(facts)
     assert moved is not None
-    came = {"came_by": moved.move, "came_from": named, "came_at": repr(now)}
-    came["came_through"] = " ".join([*moves_to(facts), moved.move])
-    came |= {DOUBTED: "yes"} if PLACING in facts else {}
+    came = {"came_by": moved.move} | ({DOUBTED: "yes"} if PLACING in facts else {})
     return {key: value for key, value in facts.items() if key not in _OWN_FACTS} | came
 
 
