@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
+from payments_async.journal._engine._tables import KEYED, TABLES
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import SHIFT, among
 from payments_async.journal._statements._moving import TableShape, tables_in
-from payments_async.journal._statements._schema import KEYED, TABLES
 from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
 

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
+from payments_async.journal._engine._tables import KEYED, TABLES
 from payments_async.journal._faults import (
     JournalOutdated,
     JournalReadOnly,
@@ -25,7 +26,6 @@ from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import among, run_in
 from payments_async.journal._statements._moving import TableShape, tables_in
-from payments_async.journal._statements._schema import KEYED, TABLES
 from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
 
