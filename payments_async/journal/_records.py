@@ -128,6 +128,15 @@ class Awaited:
         """
         return max(self.at + grace, 0.0 if self.read_at is None else self.read_at + interval)
 
+    def is_early(self, now: float, grace: float = GRACE, interval: float = INTERVAL) -> bool:
+        """Whether a further list would not count yet.
+
+        Where the clock was ahead when the journal was doubted, or read, the next list is read at once: it is counted
+        from that on.
+        """
+        is_dated = max(self.at, self.read_at or 0.0) <= now + CLOCKS_DIFFER
+        return is_dated and now < self.due(grace, interval)
+
     def words(self, grace: float = GRACE, interval: float = INTERVAL) -> str:
         """What is awaited, and until when."""
         due = datetime.fromtimestamp(self.due(grace, interval)).astimezone()

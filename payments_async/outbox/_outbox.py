@@ -896,7 +896,7 @@ class Outbox:
         """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
         run, back = await self._journal.run(batch_id), self._look_back
         if (awaits := run.awaits) is not None:
-            if awaits.read_at is not None and self._now() < awaits.due(self._grace, self._interval):
+            if awaits.read_at is not None and awaits.is_early(self._now(), self._grace, self._interval):
                 return self._waits_for(awaits)
         elif await self._journal.is_looked_for(batch_id):
             is_known = batch_id != self._name or await self._journal.is_known_here(batch_id)

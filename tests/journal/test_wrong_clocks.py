@@ -1,20 +1,22 @@
 """A clock that was wrong while an order was sent, and is right since: it is looked for in the days it was sent in."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from bulk.worlds import payout
 from journal.conftest import Home
-from journal.places import AHEAD, DAY, opener
+from journal.places import AHEAD, DAY, DatedClock, Place, opener
 
 from payments_async.bulk import run_batch
 from payments_async.journal import News
+from payments_async.journal._records import GRACE, LISTS
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.outbox import Outbox
 from payments_async.outbox._sweeps import account_of
-from payments_async.sandbox import Fault
+from payments_async.sandbox import Fault, Sandbox
 
 
 @pytest.fixture
@@ -92,6 +94,45 @@ async def test_a_list_read_while_the_clock_was_ahead_ends_the_search_for_no_reje
         (sweep,) = (await here.journal.sweeps())[len(before) :]
         assert (True, 1) == (before[-1].is_complete, len(before))
         assert sweep.since <= datetime.fromtimestamp(await here.sent_at(2), UTC).date()
+
+
+@asynccontextmanager
+async def doubted(home: Home, wrong: float) -> AsyncIterator[Place]:
+    """A journal that was copied, and opened while the clock was wrong: an order of its batch waits."""
+    clock = DatedClock()
+    async with Sandbox(clock=clock) as sandbox:
+        here = Place(sandbox, clock, None)  # type: ignore[arg-type]  # it needs the clock of the place
+        async with home.opens(clock=here.now) as here.journal:
+            await here.send(1)
+            async with here.session() as payments:
+                await here.journal.open_run("waits", account_of(payments))
+            await here.journal.load("waits", [payout(2)], owner="test")
+        copied = home.copied()
+        here.wrong = wrong
+        async with copied(clock=here.now) as here.journal:
+            await here.journal.runs()
+            yield here
+
+
+async def lists_counted(here: Place) -> int:
+    """How many of the two lists have counted, after one more look."""
+    await here.look(batch_id="waits")
+    awaits = (await here.journal.run("waits")).awaits
+    return LISTS if awaits is None else awaits.lists
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_a_journal_that_was_doubted_while_the_clock_was_ahead(home: Home, is_read: bool) -> None:
+    """It is released after two lists and the time of grace all the same, counted from when the clock was right."""
+    async with doubted(home, AHEAD) as here:
+        if is_read:
+            await here.look(batch_id="waits")
+        here.wrong = 0.0
+        counted = [await lists_counted(here)]
+        for seconds in (GRACE - 300.0, 300.0):
+            await here.pass_(seconds)
+            counted.append(await lists_counted(here))
+        assert [0, 0, LISTS] == counted
 
 
 async def test_an_order_of_a_moment_that_is_yet_to_come_is_not_parked_and_it_says_why(places: Any) -> None:

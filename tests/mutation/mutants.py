@@ -1053,15 +1053,15 @@ MUTANTS = (
         "awaits-no-grace",
         HISTORY,
         "a list counts 900 seconds after the doubt",
-        "return bool(begun >= at + grace) and before is None",
+        "return bool(begun >= since + (grace if since == at else max(grace, interval))) and before is None",
         "return before is None",
     ),
     Mutant(
         "awaits-no-interval",
         HISTORY,
         "two lists that count are a minute apart",
-        "return bool(begun >= at + grace) and before is None",
-        "return bool(begun >= at + grace)",
+        "return bool(begun >= since + (grace if since == at else max(grace, interval))) and before is None",
+        "return bool(begun >= since + (grace if since == at else max(grace, interval)))",
     ),
     Mutant(
         "awaits-a-list-without-ours",

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ENDS = {"successful", "failed", "reversed", "rejected", "parked"}
 TOLD_OF = ("successful", "failed", "rejected")
-_FAR = 4_000.0  # seconds that clocks were wrong by, at which orders alone are waited for
 UNSENT = {"planned", "sending", "unknown", "parked"}
 # What an order never becomes again, once it was in a state.
 BACKWARDS = {
@@ -277,9 +276,7 @@ class Judge:
         world, found = self._world, []
         for number, outbox in sorted(world.outboxes.items()):
             health = await world.lives[number].start(outbox.health())
-            # which never come then, or, where a clock was ahead, only once its time is reached
-            is_far = world.has("no_total") or (world.machine.skew > _FAR and self.rests())
-            waits = is_far and "complete lists" in (health.hinders or "")
+            waits = world.has("no_total") and "complete lists" in (health.hinders or "")  # which never come then
             if not health.is_well and not waits:
                 found.append(f"{world.lives[number]} is not well: {health.hinders or health.paused}")
             if any((health.handlers.dead, health.handlers.pending)):

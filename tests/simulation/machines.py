@@ -98,7 +98,6 @@ class Machine:
     Attributes:
         place: Of the journal.
         extra: Seconds of patience beside the world's, for what clocks have put off.
-        skew: By how many seconds a clock was wrong at most, once all is well.
         has_forgotten: Files were put back, copied or lost.
         known: Orders that the journal refuses, since they may have been sent, and a person knows that they were.
         is_asleep: Nothing is begun now.
@@ -124,7 +123,7 @@ class Machine:
         self.off_until = 0.0
         self._rolled_back: list[str] = []  # what tells that a journal forgot, as blows took it away
         self.forgot_all_at: float | None = None
-        self.extra = self.skew = 0.0
+        self.extra = 0.0
         self.folder = world.folder / "data"
         self.state = world.folder / "state"
         self.folder.mkdir()
@@ -166,7 +165,6 @@ class Machine:
         for each in (self._clocks, *self._own.values()):
             self.extra = max(self.extra, abs(each.wall))
             each.wall = 0.0
-        self.skew = self.extra
         if self.has_forgotten:
             self.extra += 4_000.0
             self._elsewhere.clear()

@@ -457,10 +457,36 @@ def awaited(connection: Connection | Commit, run: int) -> Awaited | None:
     (clean,) = connection.execute(f"SELECT count(*) FROM (SELECT 1 {lists} LIMIT {LISTS}) AS seen", values).fetchone()  # noqa: S608
     if clean >= LISTS or connection.execute(_LIFTED, (run, LIFTED, at)).fetchone() is not None:
         return None
+    after, at = counted_from(connection, run, at)
     (read_at,) = connection.execute(
-        "SELECT max(ended_at) FROM sweep WHERE run = ? AND problem IS NULL AND doubted_at >= ?", (run, at)
+        "SELECT max(ended_at) FROM sweep WHERE run = ? AND problem IS NULL AND doubted_at >= ? AND id > ?",
+        (run, values[1], after),
     ).fetchone()
     return Awaited(at=at, lists=clean, read_at=read_at)
+
+
+def counted_from(
+    connection: Connection | Commit, run: int | None, at: float, begun: float | None = None
+) -> tuple[int, float]:
+    """From which moment on a doubt is counted: its own, or, where the clock was set back since, that of the first list.
+
+    Args:
+        run: The batch whose lists are asked for; ``None`` for those of none.
+        at: Unix seconds of the doubt.
+        begun: Unix seconds at which the list began that is judged; by default the latest.
+
+    Returns:
+        The number of the last list before the clock was set back, or 0, and that moment.
+    """
+    lists, values = "FROM sweep WHERE coalesce(run, -1) = ? AND doubted_at >= ?", (-1 if run is None else run, at)
+    if begun is None:
+        latest = connection.execute(f"SELECT begun_at {lists} ORDER BY id DESC LIMIT 1", values).fetchone()
+        begun = at if latest is None else float(latest[0])
+    (after,) = connection.execute(f"SELECT coalesce(max(id), 0) {lists} AND begun_at > ?", (*values, begun)).fetchone()
+    if not after and at <= begun:
+        return 0, at
+    (first,) = connection.execute(f"SELECT min(begun_at) {lists} AND id > ?", (*values, after)).fetchone()
+    return int(after), float(first)
 
 
 def first_day(since: float) -> str:

@@ -24,6 +24,7 @@ from payments_async.journal._statements._entries import (
     awaited,
     bounds_of,
     chunk_of,
+    counted_from,
     doubts_about,
     entry_of,
     first_day,
@@ -546,12 +547,13 @@ def _may_count(commit: Commit, sweep: Sweep, grace: float, interval: float) -> b
     ).fetchone()
     if not at:
         return True
+    after, since = counted_from(commit, run, at, begun)
     before = commit.execute(
         f"""SELECT 1 FROM sweep WHERE coalesce(run, -1) = ? AND counted = {CLEAN} AND doubted_at >= ?
-        AND ended_at > ? AND id <> ? LIMIT 1""",  # noqa: S608 - a number only
-        (-1 if run is None else run, at, begun - interval, sweep.id),
+        AND ended_at > ? AND id <> ? AND id > ? LIMIT 1""",  # noqa: S608 - a number only
+        (-1 if run is None else run, at, begun - interval, sweep.id, after),
     ).fetchone()
-    return bool(begun >= at + grace) and before is None
+    return bool(begun >= since + (grace if since == at else max(grace, interval))) and before is None
 
 
 def note_restored(commit: Commit, *, is_behind: bool) -> None:
