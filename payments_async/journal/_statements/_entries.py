@@ -486,7 +486,7 @@ def counted_from(
     if not after and at <= begun:
         return 0, at
     (first,) = connection.execute(f"SELECT min(begun_at) {lists} AND id > ?", (*values, after)).fetchone()
-    return int(after), float(first)
+    return int(after), at if first is None else float(first)  # one that was begun before the doubt knows none after it
 
 
 def first_day(since: float) -> str:
