@@ -258,10 +258,10 @@ class SingleOrder:
         if self.sending.journal is None:
             make_own_folder(path)
         elif not await may_be_made(screen, path, is_wanted=self.sending.new_journal):
-            raise Declined("not sent")
+            raise Declined("nothing was sent")
         verb, way = ("Send", "to") if payout else ("Request", "from")
         question = f"{verb} {money(order.amount, currency)} {way} {where}?"
-        screen.confirm(question, yes=self.sending.yes, otherwise="not sent")
+        screen.confirm(question, yes=self.sending.yes, otherwise="nothing was sent")
 
 
 @attrs.frozen(kw_only=True)
