@@ -114,7 +114,7 @@ async def test_a_file_is_sent_by_two_workers(run: Run, begin: Begin, sandbox: Sa
     assert 'payments_chunks_in_quarantine{outbox="outbox"} 0' in told
     assert [0, 0] == [(await worker.ended()).status for worker in (one, two)]
     end = json.loads(await asyncio.to_thread(heard.read_text))
-    assert ("ended", "fleet worker", ORDERS) == (end["event"], end["command"], end["orders"])
+    assert ("ended", "fleet worker", ORDERS) == (end["event"], end["command"], end["progress"]["orders"])
     assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
     shown = await run("fleet", "status", "--journal", dsn)
     assert (0, True) == (shown.status, f"{ORDERS} accepted" in shown.said or "accepted 12" in shown.said), shown.said
