@@ -237,7 +237,7 @@ class WatchServer:
         """
         made = _decision(await self._form(request), field)
         if not made.about.isdecimal() or not await revive(int(made.about[:18])):
-            return self._refusal(409, f"There is no such {what}; somebody may have replayed it.")
+            return self._refusal(409, f"There is no such {what}; another person may have replayed it.")
         self._tell(f"the {what} {made.about} waits again", made)
         raise web.HTTPSeeOther("./")
 

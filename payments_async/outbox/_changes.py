@@ -45,7 +45,7 @@ def checked_states(states: Collection[object]) -> _States:
 
     Raises:
         TypeError: One is no state; a handler is none, which ``@outbox.on`` without parentheses hands over.
-        ValueError: There is none, or one of which nobody hears.
+        ValueError: There is none, or one of which no handler hears.
     """
     known = frozenset(state for state in State if state in states)
     for state in states:
@@ -54,7 +54,7 @@ def checked_states(states: Collection[object]) -> _States:
     if not known:
         raise ValueError("states: name one at least, such as State.SUCCESSFUL")
     if known & set(UNSENT):
-        raise ValueError(f"states: of {' and '.join(sorted(known & set(UNSENT)))} nobody is told")
+        raise ValueError(f"states: of {' and '.join(sorted(known & set(UNSENT)))} no handler is told")
     return known
 
 
@@ -85,7 +85,7 @@ class StateRouter(Router[_States, Entry]):
 
         Raises:
             TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
-            ValueError: For no state, one nobody hears of, or a name that is taken.
+            ValueError: For no state, one that no handler hears of, or a name that is taken.
         """
         kind = checked_states(states)
         self._register(kind, when, call, name, given=1 if wrap is None else 2)

@@ -22,7 +22,7 @@ class OutboxHealth:
 
     Attributes:
         name: Of the outbox.
-        progress: Its orders by state, of every process, and how many have a contradiction that nobody acknowledged.
+        progress: Its orders by state, of every process, and how many have a contradiction that was not acknowledged.
         paused: Who paused it and why, or ``None``.
         held_up: Chunks in quarantine, batches that were not loaded to their end, and why processes hear of each other
             late.

@@ -369,8 +369,8 @@ class Outbox:
 
         Raises:
             TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
-            ValueError: For no state, one nobody hears of, a name that is taken, ``within`` beside a file, or one that
-                commits nothing.
+            ValueError: For no state, one that no handler hears of, a name that is taken, ``within`` beside a file, or
+                one that commits nothing.
         """
         return self._handlers.on(*states, when=when, name=name, within=within)
 

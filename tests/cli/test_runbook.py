@@ -183,7 +183,7 @@ async def untold(sandbox: Sandbox) -> None:
 
 
 async def lost_for_ever(sandbox: Sandbox) -> None:
-    """A journal with a batch went to another place, which is no more."""
+    """A journal with a batch went to another place, which is gone."""
     old = SqliteJournal("old.sqlite")
     write_csv(Path("payroll.csv"), row())
     async with session(sandbox) as payments, old as journal:

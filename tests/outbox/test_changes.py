@@ -524,7 +524,7 @@ def _at_no_time(dispatcher: Dispatcher) -> None:
         (_of_a_connection, TypeError, "it would be called with one value"),
         (_at_no_time, TypeError, "when: expected a function"),
         (_without_states, ValueError, "name one at least"),
-        (_planned, ValueError, "of planned nobody is told"),
+        (_planned, ValueError, "of planned no handler is told"),
         (_twice, ValueError, "another handler has it"),
         (_not_async, TypeError, "is not async"),
     ],

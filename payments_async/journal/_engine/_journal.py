@@ -1224,7 +1224,7 @@ class Journal(Inbox):
         """From now on, changes to these states wait for handlers, for good: also while none of them runs.
 
         Raises:
-            ValueError: Of ``planned`` and ``sending`` nobody hears.
+            ValueError: Of ``planned`` and ``sending`` no handler hears.
         """
         await self._submit("hear", _changes.hear, outbox, states)
 

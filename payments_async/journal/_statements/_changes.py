@@ -65,7 +65,7 @@ _names = msgspec.json.Decoder(list[str]).decode
 def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
     """Let changes of an outbox to these states wait for handlers from now on."""
     if not {*UNSENT}.isdisjoint(states):
-        raise ValueError(f"states: of {' and '.join(UNSENT)} nobody hears")
+        raise ValueError(f"states: of {' and '.join(UNSENT)} no handler hears")
     commit.connection.executemany(
         """INSERT INTO hearing (outbox, state, at) VALUES (?, ?, ?)
         ON CONFLICT (outbox, state) DO UPDATE SET at = excluded.at""",

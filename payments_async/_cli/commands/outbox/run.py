@@ -170,7 +170,7 @@ def _last_line(screen: Screen, status: Exit, facts: Mapping[str, object]) -> Exi
 async def _work_until_stopped(
     screen: Screen, outbox: Outbox, port: int | None, dispatch: Dispatch | None, teller: Teller
 ) -> Stop:
-    """Work until somebody stops it, and finish what is under way."""
+    """Work until it is stopped, and finish what is under way."""
     host = "127.0.0.1" if dispatch is None else dispatch.host
     with draining(screen) as stop:
         try:
