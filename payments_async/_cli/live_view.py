@@ -1,6 +1,7 @@
 """The live view of a batch: bars on a terminal, a line now and then in a pipe, nothing with --json."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
@@ -24,7 +25,7 @@ _MARGIN = 3  # columns on the right, where a terminal writes its ^C: in the next
 _LOOK = 0.1  # seconds between two looks into the journal
 
 
-class Display:
+class Display(ABC):
     """A part of a terminal that is drawn anew for as long as the block runs. Into a pipe nothing is drawn.
 
     Args:
@@ -50,9 +51,9 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
+    @abstractmethod
     def _draw(self) -> Table:
         """What is shown now."""
-        raise NotImplementedError
 
 
 class LiveView(Display):

@@ -339,7 +339,7 @@ class Journal(Inbox):
         """Begin a batch, or find it again.
 
         Args:
-            outbox: Name of the outbox that sends it once it is loaded; without one, whoever runs the batch does.
+            outbox: Name of the outbox that sends it once it is loaded; without one, what runs the batch does.
             approvals: How many persons other than its maker must have approved it; see ``require_approvals``.
 
         Raises:
@@ -364,7 +364,7 @@ class Journal(Inbox):
         return await self._read(_entries.runs)
 
     async def propose(self, proposal: Proposal) -> None:
-        """Write down what a plan came to, and whose it is, so that somebody else may approve it."""
+        """Write down what a plan came to, and whose it is, so that another person may approve it."""
         await self._submit("propose", _approvals.propose, proposal)
 
     async def proposals(self, digest: str | None = None) -> Sequence[Proposal]:
@@ -375,7 +375,7 @@ class Journal(Inbox):
         """Approve what was proposed; once more by the same person changes nothing.
 
         Raises:
-            NotApproved: Nobody has proposed it, or the person is its maker.
+            NotApproved: It was not proposed, or the person is its maker.
         """
         return await self._submit("approve", _approvals.approve, digest, by, note, await self._remembered_rules())
 
@@ -423,7 +423,7 @@ class Journal(Inbox):
     async def forgotten(self) -> Sequence[str]:
         """Batches that this machine saw complete in the journal, and that it lacks, in words: a backup was put back.
 
-        They were or may have been sent; so whom they paid cannot be found here.
+        They were or may have been sent; so the payees cannot be found here.
         """
         if (memory := self._database.memory) is None:
             return ()
@@ -554,9 +554,9 @@ class Journal(Inbox):
         sent: Evidence | None = None,
         body: bytes | None = None,
     ) -> asyncio.Future[Placed]:
-        """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
+        """Write one order down, to be sent by the process that works its outbox. The same order again changes nothing.
 
-        It is begun when this is called, and done also when nobody waits for it.
+        It is begun when this is called, and done also when its caller waits no more.
 
         An order that a notification, or a list read since the journal may have forgotten some, has told of before is
         not sent. One that has left for an archive is there as it ended, and is not sent either.
@@ -564,8 +564,8 @@ class Journal(Inbox):
         Args:
             not_before: Unix seconds before which it is not sent.
             priority: Higher ones go first, among orders that wait in the same hands.
-            owner: Who works the outbox, and will send it; then it is put into their chunk. Without one, anybody may
-                claim it; so may everybody that which is due in more than a minute.
+            owner: Who works the outbox, and will send it; then it is put into their chunk. Without one, any process
+                may claim it; what is due in more than a minute, any process may claim as well.
             chunk: The one they hold, if any. Where it is full, or lost, another one is leased for them.
             permits: They send it at once: it is permitted in the same commit, by the rules of ``permit``, if it is new
                 and due. When this raises, nothing may be sent.
@@ -664,7 +664,7 @@ class Journal(Inbox):
         return ()
 
     async def laid_since(self, seen: int, *, timeout: float) -> int:
-        """Wait until anybody has laid something in the tray since, as ``committed`` does for all else."""
+        """Wait until something was laid in the tray since, as ``committed`` does for all else."""
         await asyncio.sleep(timeout)  # nothing is ever laid beside a file
         return seen
 
@@ -685,10 +685,10 @@ class Journal(Inbox):
         """Take orders out of the tray, and put them, all in one commit: by their ids there.
 
         What cannot be put stays, with its problem in words, and holds up none of the others; what is one of a batch
-        that is being loaded just stays. Those that somebody else has taken are left out.
+        that is being loaded just stays. Those that another process has taken are left out.
 
-        Whoever has taken any looks into the tray again and again for the next two seconds: for so long nobody may hear
-        of more by ``laid_since``.
+        A process that has taken any looks into the tray again and again for the next two seconds: for so long
+        ``laid_since`` may tell of no more.
 
         Args:
             owner, chunk, lease: As for ``put``.
@@ -729,7 +729,7 @@ class Journal(Inbox):
         return await self._read(_puts.strangers, name)
 
     async def pause(self, name: str, *, who: str, why: str) -> None:
-        """Let nothing be sent from an outbox until somebody resumes it; orders are put all the same."""
+        """Let nothing be sent from an outbox until a person resumes it; orders are put all the same."""
         await self._submit("pause", _puts.pause, name, who, why)
 
     async def resume(self, name: str, *, who: str, why: str) -> bool:
@@ -741,7 +741,7 @@ class Journal(Inbox):
         return await self._read(_puts.paused, name)
 
     async def begin_day(self, name: str, day: str, spent: Decimal) -> Decimal:
-        """What an outbox had spent in all when a day began: as whoever saw that day first has put it down.
+        """What an outbox had spent in all when a day began: as the process that saw that day first has put it down.
 
         Of a day before the last one that began it is what it was for that: a clock that is set back begins none.
         """
@@ -764,7 +764,7 @@ class Journal(Inbox):
             return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
-        """Prolong a lease, which may have run out as long as nobody took it over. Raises ``LeaseLost`` otherwise."""
+        """Prolong a lease, which may have run out as long as no other took it over. Raises ``LeaseLost`` otherwise."""
         await self._check_adopted(chunk.batch_id)
         until = await self._submit("renew_chunk", _permits.renew_chunk, chunk, lease, droppable=True)
         return attrs.evolve(chunk, lease_until=until)
@@ -774,7 +774,7 @@ class Journal(Inbox):
         await self._submit("release_chunk", _permits.release_chunk, chunk)
 
     async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
-        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now.
+        """Give up every chunk whose lease ran out: tells how many orders are unknown now.
 
         Args:
             owner: Those of this owner instead, of any batch, whose leases are good: it has nothing in hand. The answer
@@ -1015,7 +1015,7 @@ class Journal(Inbox):
         up may be at it beside the next.
 
         Args:
-            owner: A name that nobody else has.
+            owner: A name of its own.
         """
         holder = self._database.holder or None
         async with self._database.dead() as dead:
@@ -1037,11 +1037,11 @@ class Journal(Inbox):
     async def name_rate(self, owner: str, rate: float, *, lease: float) -> SharedPace:
         """Say at which rate all who share this journal may send together; tells what counts now.
 
-        The lowest counts that anybody at work names, and whoever names none keeps to it. It is kept when nobody is at
+        The lowest counts that any process at work names; one that names none keeps to it. It is kept when nobody is at
         work any more, until another one is named.
 
         Args:
-            owner: A name that nobody else has.
+            owner: A name of its own.
             rate: Orders a second; infinity for no limit.
             lease: Seconds for which the owner counts as at work; it is named again before they are over.
         """
@@ -1052,7 +1052,7 @@ class Journal(Inbox):
             return await self._submit("name_rate", _pacing.name_rate, owner, holder, rate, lease, dead, droppable=True)
 
     async def leave_pace(self, owner: str) -> None:
-        """Say that somebody who has named a rate is not at work any more. Harmless for one that has not."""
+        """Say that a process that has named a rate is not at work any more. Harmless for one that has not."""
         await self._submit("leave_pace", _pacing.leave_pace, owner)
 
     async def reserve_turns(self, count: int) -> Turns:
@@ -1063,7 +1063,7 @@ class Journal(Inbox):
         return await self._submit("reserve_turns", _pacing.reserve_turns, count, droppable=True)
 
     async def cool_down(self, seconds: float, *, why: str) -> None:
-        """Let nobody who shares this journal begin anything for so many seconds, 900 at most: the service asks for it.
+        """Let no process begin anything for so many seconds, 900 at most: the service asks for it.
 
         Args:
             why: In its words.
@@ -1113,7 +1113,7 @@ class Journal(Inbox):
         return self._pages(_entries.paid_after(since, but))
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
-        """Orders with a contradiction that nobody has acknowledged, as far as they can be read."""
+        """Orders with a contradiction that was not acknowledged, as far as they can be read."""
         return self._stream(_entries.entries_after(batch_id, None, conflicts=True))
 
     async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
@@ -1247,13 +1247,13 @@ class Journal(Inbox):
         return await self._read(_changes.last)
 
     async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
-        """Changes with a higher id than this, lowest first, whoever handles them; of one outbox or of any."""
+        """Changes with a higher id than this, lowest first, whatever handles them; of one outbox or of any."""
         return await self._read(_changes.after, outbox, after, limit)
 
     async def states_since(self, outbox: str, after: int) -> tuple[int, frozenset[State]]:
         """The newest id of an outbox's changes, and to which states orders came after this one; or this one, and none.
 
-        For whoever waits for no order in particular: it takes as long for thousands of changes as for a few.
+        For a caller that waits for no order in particular: it takes as long for thousands of changes as for a few.
         """
         return await self._read(_changes.states_since, outbox, after)
 
@@ -1284,7 +1284,7 @@ class Journal(Inbox):
     async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
         """Within the application's own transaction, remember that a handler is told of a change; whether it was not.
 
-        Whoever asks while another transaction has marked it waits for that one's end.
+        One that asks while another transaction has marked it waits for that one's end.
 
         Args:
             connection: As ``Journal.lay`` is given it.
@@ -1318,7 +1318,7 @@ class Journal(Inbox):
         return await self._read(_changes.backlog, outbox)
 
     async def prune_changes(self, *, older_than: float) -> int:
-        """Forget changes of more than so many seconds ago that wait for nobody; tells how many.
+        """Forget changes of more than so many seconds ago that wait for no handler; tells how many.
 
         Dead letters stay, and so does the newest change: no lower id is given after it.
         """
@@ -1402,7 +1402,7 @@ class Journal(Inbox):
         """Forget notifications that came, the last time, more than so many seconds ago.
 
         Kept whatever their age are those that wait or are dead letters, those about an order without a final outcome
-        or with a contradiction nobody has acknowledged, and the newest one. One that is forgotten and sent again is
+        or with a contradiction that was not acknowledged, and the newest one. One that is forgotten and sent again is
         new, and an order that is loaded after it was forgotten is not known to have been told of. What it settled
         stays settled, and the order's history still tells by what. The file's room is used again; it does not shrink.
         """

@@ -23,7 +23,7 @@ _TEXT = 'TEXT COLLATE "C"'
 
 # The types of SQLite, and how PostgreSQL calls them.
 _TYPES = {"TEXT": "{t}", "INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA"}
-# Numbers that the database gives follow each other without a gap where somebody counts on it: a default that looks for
+# Numbers that the database gives follow each other without a gap where that is counted on: a default that looks for
 # the highest one, for all who write wait for each other; and that follows by itself where one was given out of turn.
 # Elsewhere they only have to rise.
 _FOLLOWING = {"ipn_event": "next_number", "run": "next_run", "archive": "next_archive"}

@@ -282,7 +282,7 @@ def _columns_after(steps: tuple[Step, ...]) -> set[str]:
 
 @cache
 def _pattern(steps: tuple[Step, ...]) -> bytes:
-    """The file of a journal that these steps made, and nobody has used: made once, for it takes longer than a use."""
+    """The file of a journal that these steps made, before its first use: made once, for that takes longer."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as pattern:
         migrate(pattern, new=True, steps=steps)
         return pattern.serialize()
