@@ -23,6 +23,9 @@ LINES: tuple[set[str], ...] = (
     {"fleet", "bulk", "sandbox"},
     {"__main__", "_cli", "testing"},
 )
+# A package within a room is of that room alone: the others know its modules, and what the room makes public.
+INSIDE = {f"{path.parent.parent.name}.{path.parent.name}" for path in ROOT.glob("*/*/__init__.py")}
+BUT_INSIDE = {"testing"}  # its simulation is the machine under a journal: threads, disks, locks
 LAYER = {room: height for height, line in enumerate(LINES) for room in line}
 NEIGHBOURS = {
     ("fleet", "bulk"),
@@ -129,6 +132,8 @@ def import_fault(room: str, target: str) -> str | None:
         return f"imports {other}, which is above it"
     if LAYER[other] == LAYER[room] and (room, other) not in NEIGHBOURS:
         return f"imports {other}, which is beside it"
+    if room not in BUT_INSIDE and ".".join(rest.split(".")[:2]) in INSIDE:
+        return f"imports {rest}, which is inside of {other}"
     private = other.startswith("_") and other != "__init__"
     if room in PUBLIC_API_ONLY and private and not any(rest.startswith(one) for who, one in BUT_FOR if who == room):
         return f"imports {other}, but uses the public names only"
@@ -257,6 +262,9 @@ FORBIDDEN = [
         "sandbox.app", "from payments_async._values.amounts import exact", "shares no code", id="sandbox-alone"
     ),
     pytest.param("_cli.pay", "from payments_async._wire import codec", "public names only", id="cli-private"),
+    pytest.param(
+        "bulk.plan", "from payments_async.journal._engine._writer import Writer", "inside of journal", id="inside"
+    ),
     pytest.param("_clock", "import time", "give it a layer", id="unknown-room"),
     pytest.param("_wire.codec", "import aiohttp", "aiohttp, which is for _session", id="client"),
     pytest.param("ipn.receiver", "from aiohttp import ClientSession", "aiohttp, which is for", id="client-name"),

@@ -69,6 +69,29 @@ class Adoption:
         check_named(self.who, self.why)
 
 
+class Holder(NamedTuple):
+    """A batch that some journal holds.
+
+    Attributes:
+        journal: Its id.
+        path: Where that journal was last, as far as is known.
+        begun_at: Unix seconds; nothing of the batch was sent before.
+    """
+
+    id: int
+    journal: str
+    batch_id: str
+    orders: int
+    begun_at: float
+    ready_at: float | None
+    path: str | None
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.ready_at or self.begun_at).astimezone()
+        things = "order" if self.orders == 1 else "orders"
+        return f"batch {self.batch_id} ({self.orders:,} {things}, loaded {at:%Y-%m-%d %H:%M})"
+
+
 @frozen(kw_only=True)
 class Run:
     """One batch as the journal knows it.

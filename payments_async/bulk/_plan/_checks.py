@@ -30,9 +30,8 @@ from payments_async.bulk._plan._second_tries import issue_of, shown_statuses
 from payments_async.bulk._problems import OrderIssue
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before, tries_before
 from payments_async.journal import Journal
-from payments_async.journal._engine._memory import Holder
-from payments_async.journal._engine._registered import RegisteredOrders
-from payments_async.journal._records import ArchivedOrder, Entry, Run
+from payments_async.journal._records import ArchivedOrder, Entry, Holder, Run
+from payments_async.journal._registered import RegisteredOrders
 from payments_async.outbox._sweeps import account_of
 
 _LONGEST_PATTERN = 200

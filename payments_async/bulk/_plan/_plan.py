@@ -54,8 +54,8 @@ from payments_async.bulk._plan._checks import (
 from payments_async.bulk._plan._comparison import Comparison, PayeeLedger
 from payments_async.bulk._problems import Issue, OrderIssue, Problem, harmless
 from payments_async.journal import Journal, StateFolder
-from payments_async.journal._engine._registered import RegisteredOrders
 from payments_async.journal._records import Entry, body_digest
+from payments_async.journal._registered import RegisteredOrders
 from payments_async.journal._states import State
 from payments_async.outbox._sweeps import account_of
 

@@ -15,10 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import platformdirs
 
@@ -34,7 +33,7 @@ from payments_async.journal._faults import (
     RegistryDamaged,
     SecondJournal,
 )
-from payments_async.journal._records import RunIdentity
+from payments_async.journal._records import Holder, RunIdentity
 from payments_async.journal._sqlite._faults import FAULTS
 
 _log = logging.getLogger("payments_async")
@@ -143,29 +142,6 @@ def _understood(data: bytes) -> tuple[int, str] | None:
     if len(data) < _COUNT or count >= _MOST_COMMITS:
         return None
     return count, data[_COUNT:].hex() if len(data) == _COUNT + _ID else ""
-
-
-class Holder(NamedTuple):
-    """A batch that some journal holds.
-
-    Attributes:
-        journal: Its id.
-        path: Where that journal was last, as far as is known.
-        begun_at: Unix seconds; nothing of the batch was sent before.
-    """
-
-    id: int
-    journal: str
-    batch_id: str
-    orders: int
-    begun_at: float
-    ready_at: float | None
-    path: str | None
-
-    def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.ready_at or self.begun_at).astimezone()
-        things = "order" if self.orders == 1 else "orders"
-        return f"batch {self.batch_id} ({self.orders:,} {things}, loaded {at:%Y-%m-%d %H:%M})"
 
 
 @frozen(kw_only=True)
