@@ -11,8 +11,8 @@ a person's word, the person gives it. A cell tells how many of the 12 were paid 
 never, and after that which refusals there were: L lost journal, S second journal, H held elsewhere, Q quarantine.
 
 Each guard is taken out in a process of its own. The exit code is 1 when the table of all guards has a cell that pays
-twice or never. A cell that the README names as a limit has a star, and is not judged: the state folder is gone and
-nothing else tells, or the disk was put back with it, while the list is late; other request ids.
+twice or never. A cell that no guard is meant for has a star, and is not judged: the state folder is gone, or was put
+back with the whole disk, so that only a list that is late could tell; other request ids.
 
 "request-ids, word waits" takes the registry of request ids out, and lets a second journal wait like a restored one
 once a person has said why there are two.
@@ -103,7 +103,7 @@ class Scene:
         prefix: Of the request ids the second time.
         gap: Seconds until somebody goes on.
         hasty: The person lifts a quarantine before anything was read.
-        limits: With which memories it is a limit where the list is late; ``always`` also where it is not.
+        limits: With which memories no guard is meant for it where the list is late; ``always`` also where it is not.
     """
 
     backup: str = "half"
@@ -145,7 +145,7 @@ class Cell:
 
     @property
     def is_limit(self) -> bool:
-        """Whether it is one of the limits that the README names."""
+        """Whether no guard is meant for it."""
         limits = SCENES[self.scene].limits
         return "always" in limits or (self.late > 0 and self.memory in limits)
 
@@ -534,16 +534,19 @@ async def compare(guards: Sequence[str], arguments: Sequence[str]) -> int:
         async with places:
             return await without(guard, arguments)
 
-    tables = dict(zip(guards, await asyncio.gather(*map(one, guards)), strict=True))
-    whole = tables.pop("none")
-    print("\n".join(rows(whole)))
-    for guard, table in tables.items():
-        more, fewer = worse(table, whole), worse(whole, table)
-        print(f"\nwithout {guard}: more are paid twice in {len(more)} of {len(table)} cells")
-        print("\n".join(lines_of(more)) or "  none")
-        if fewer:
-            print("  fewer in these, which then are")
-            print("\n".join(lines_of({cell: table[cell] for cell in fewer})))
+    async with asyncio.TaskGroup() as group:
+        tables = {guard: group.create_task(one(guard)) for guard in guards}
+        whole = await tables.pop("none")
+        print("\n".join(rows(whole)), flush=True)
+        for guard, making in tables.items():
+            table = await making
+            more, fewer = worse(table, whole), worse(whole, table)
+            print(f"\nwithout {guard}: more are paid twice in {len(more)} of {len(table)} cells")
+            print("\n".join(lines_of(more)) or "  none")
+            if fewer:
+                print("  fewer in these, which then are")
+                print("\n".join(lines_of({cell: table[cell] for cell in fewer})))
+            sys.stdout.flush()
     bad = wrong(whole)
     print("\n" + ("\n".join(bad) or "with all guards all is well"))
     return 1 if bad else 0
