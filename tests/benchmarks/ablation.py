@@ -8,7 +8,8 @@
 A batch, or an outbox, pays 12 orders; then the journal's file is put back, copied, lost or mistyped, and the same
 orders are sent again. The service lists a transaction late by so many readings. Where the package refuses and asks for
 a person's word, the person gives it. A cell tells how many of the 12 were paid twice by the service's ledger, how many
-never, and after that which refusals there were: L lost journal, S second journal, H held elsewhere, Q quarantine.
+never, and after that which refusals there were: L lost journal, S second journal, H held elsewhere, Q quarantine,
+and ! where it came to no end.
 
 Each guard is taken out in a process of its own. The exit code is 1 when the table of all guards has a cell that pays
 twice or never. A cell that no guard is meant for has a star, and is not judged: the state folder is gone, or was put
@@ -42,9 +43,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.chaos_copies import Place, all_lost, mistyped, put_in_place
 from bulk.worlds import payout, session
 from mutation import mutants
+from mutation.__main__ import environment
 from mutation.mutants import MUTANTS, Mutant
-from mutation.patches import patch
 
+import payments_async
 from payments_async import PaymentsSession, PayoutOrder
 from payments_async.bulk import Fuse, lift_quarantine, reconcile, run_batch
 from payments_async.journal import (
@@ -58,6 +60,7 @@ from payments_async.journal import (
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Quirks, Sandbox
 
+ROOT = Path(__file__).parent.parent.parent
 COUNT, HALF, PUT = 12, 6, 9  # orders; those that are sent, and those that are in the outbox, at the half
 OLDER = 99  # an order that was paid before all others
 LATE = (0, 3, 8)  # readings after which a transaction is listed
@@ -68,7 +71,7 @@ TURNS = 20  # of a person, before they give up
 WORD = Adoption(who="Ann", why="yes, yes")
 AT_ONCE = 8  # cells of one process
 PROCESSES = 2
-PATIENCE = 120.0  # seconds for one cell
+PATIENCE = 60.0  # seconds for one cell
 
 
 # --- the scenes -------------------------------------------------------------------------------------------------------
@@ -381,12 +384,15 @@ async def play(cell: Cell, folder: Path) -> Told:
     place.folder.mkdir(parents=True)
     async with Sandbox(quirks=Quirks(listed_after=cell.late)) as sandbox, session(sandbox) as payments:
         stage = Stage(place, sandbox, payments, scene)
-        async with asyncio.timeout(PATIENCE):
-            await (stage.batch() if cell.way == "batch" else stage.pay())
-            assert (0, 0) == (stage.twice(), stage.never()), "it goes wrong before anything has happened"
-            path = stage.strike(cell.memory)
-            stage.ahead += scene.gap
-            await (stage.batch_again(path) if cell.way == "batch" else stage.pay_again(path))
+        await (stage.batch() if cell.way == "batch" else stage.pay())
+        assert (0, 0) == (stage.twice(), stage.never()), "it goes wrong before anything has happened"
+        path = stage.strike(cell.memory)
+        stage.ahead += scene.gap
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await (stage.batch_again(path) if cell.way == "batch" else stage.pay_again(path))
+        except TimeoutError:
+            stage.say("!")
         return Told(stage.twice(), stage.never(), stage.early or 0, "".join(stage.said))
 
 
@@ -451,7 +457,7 @@ GUARDS: Mapping[str, tuple[Mutant, ...]] = {
     "counts-and-identity": _listed("copy-that-went-on-goes-unnoticed")
     + _changed(mutants.IDENTITY, _DOUBTS, "if DOUBTED in known:"),
     "lost-journal": _listed("lost-journal-goes-unnoticed", "lost-folder-goes-unnoticed"),
-    "first-look": _listed("run-never-looks")
+    "first-look": _listed("run-never-looks", "outbox-goes-on-after-a-doubt", "outbox-claims-batches-unlooked-for")
     + _changed(
         mutants.OUTBOX,
         "        elif await self._journal.is_looked_for(batch_id):\n            is_known",
@@ -475,22 +481,29 @@ GUARDS: Mapping[str, tuple[Mutant, ...]] = {
 }
 
 
-def take_out(guard: str) -> None:
-    """Let the package be without a guard, in this process and for good."""
-    by_file = sorted(GUARDS[guard], key=lambda mutant: mutant.file)
-    for _, same in groupby(by_file, key=lambda mutant: mutant.file):
-        patch(*same)
+def take_out(guard: str, tree: Path) -> None:
+    """Copy the package, and let the copy be without a guard."""
+    shutil.copytree(ROOT / "payments_async", tree / "payments_async", copy_function=shutil.copy2)
+    for mutant in GUARDS[guard]:
+        place = tree / "payments_async" / mutant.file
+        text = place.read_text()
+        if text.count(mutant.old) != 1:
+            raise ValueError(f"{guard}: the text of {mutant.name} does not stand once in {mutant.file}")
+        place.write_text(text.replace(mutant.old, mutant.new))
 
 
 # --- the tables -------------------------------------------------------------------------------------------------------
 
 
 async def without(guard: str, arguments: Sequence[str]) -> dict[Cell, Told]:
-    """The table without a guard, by a process of its own."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, *arguments, "--child", guard, stdout=asyncio.subprocess.PIPE
-    )
-    said, _ = await process.communicate()
+    """The table without a guard, by a process of its own that imports a package without it."""
+    with tempfile.TemporaryDirectory() as folder:
+        await asyncio.to_thread(take_out, guard, Path(folder))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, __file__, *arguments, "--child", folder, stdout=asyncio.subprocess.PIPE,
+            env=environment(Path(folder)),
+        )  # fmt: skip
+        said, _ = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"without {guard} the table cannot be made")
     return {Cell(*cell): Told(*told) for cell, told in json.loads(said)}
@@ -559,13 +572,14 @@ def main() -> int:
     parser.add_argument("--scene", action="append", choices=SCENES)
     parser.add_argument("--late", action="append", type=int)
     parser.add_argument("--way", action="append", choices=WAYS)
-    parser.add_argument("--child", choices=GUARDS, help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child is None:
         guards = dict.fromkeys(["none", *(arguments.guard or GUARDS)])
         return asyncio.run(compare(list(guards), sys.argv[1:]))
     logging.disable(logging.CRITICAL)
-    take_out(arguments.child)
+    if not Path(payments_async.__file__).is_relative_to(arguments.child):
+        raise RuntimeError("another package was imported than the one without the guard")
     wanted = cells(arguments.scene or tuple(SCENES), arguments.late or LATE, arguments.way or WAYS)
     with tempfile.TemporaryDirectory() as folder:
         table = asyncio.run(play_all(wanted, Path(folder)))

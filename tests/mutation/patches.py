@@ -36,11 +36,8 @@ class Unpatched(Exception):
     """What a mutant changes cannot be exchanged in a process that runs."""
 
 
-def patch(mutant: Mutant, *others: Mutant) -> None:
+def patch(mutant: Mutant) -> None:
     """Let the package be this mutant from here on, in this process.
-
-    Args:
-        others: Of the same file, made together with it: a second call would take the first one back.
 
     Raises:
         Unpatched: It cannot.
@@ -49,14 +46,11 @@ def patch(mutant: Mutant, *others: Mutant) -> None:
     module = importlib.import_module(name)
     assert module.__file__ is not None
     text = Path(module.__file__).read_text()
-    new = text
-    for one in (mutant, *others):
-        if one.file != mutant.file or text.count(one.old) != 1 or new.count(one.old) != 1:
-            raise ValueError(f"{one.name}: its text does not stand once in {mutant.file}")
-        new = new.replace(one.old, one.new)
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.name}: its text does not stand once in {mutant.file}")
     changed = types.ModuleType(name)
     changed.__dict__.update({key: getattr(module, key) for key in ("__file__", "__package__", "__spec__")})
-    exec(compile(new, module.__file__, "exec"), changed.__dict__)  # noqa: S102
+    exec(compile(text.replace(mutant.old, mutant.new), module.__file__, "exec"), changed.__dict__)  # noqa: S102
     count = _exchange(vars(module), vars(changed), name)
     for key, value in list(vars(changed).items()):
         was = vars(module).get(key)
