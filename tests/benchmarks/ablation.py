@@ -470,11 +470,12 @@ GUARDS: Mapping[str, tuple[Mutant, ...]] = {
         "begun >= since",
     )
     + _listed("parks-within-the-grace"),
-    "second-list": _changed("journal/_records.py", "LISTS = 2  #", "LISTS = 1  #"),
+    "second-list": _changed("journal/_statements/_entries.py", "if clean >= LISTS or", "if clean >= 1 or"),
     "sightings": _listed("outbox-keeps-no-sightings", "settler-keeps-no-sightings", "put-ignores-sightings"),
     "adoption-waits": _changed(
         mutants.LOADING,
-        '    quarantine(commit, found.fetchall(), "this journal, before its orders were adopted")\n',
+        '    quarantine(commit, found.fetchall(), "this journal, before its orders were adopted")\n'
+        "    void_sweeps(commit, (load.run,))\n",
         "",
     ),
     "request-ids, word waits": _REQUEST_IDS + _WORD_WAITS,
@@ -533,6 +534,11 @@ def worse(table: Mapping[Cell, Told], than: Mapping[Cell, Told]) -> dict[Cell, T
     }
 
 
+def unasked(table: Mapping[Cell, Told], than: Mapping[Cell, Told]) -> dict[Cell, Told]:
+    """The cells in which a person was asked for a word, pays twice with it, and is not asked for any any more."""
+    return {cell: told for cell, told in table.items() if told.twice and than[cell].said and not told.said}
+
+
 def lines_of(some: Mapping[Cell, Told]) -> Iterator[str]:
     """A line for each row of which some cells are named."""
     for row, same in groupby(some, key=lambda cell: cell.row):
@@ -556,6 +562,9 @@ async def compare(guards: Sequence[str], arguments: Sequence[str]) -> int:
             more, fewer = worse(table, whole), worse(whole, table)
             print(f"\nwithout {guard}: more are paid twice in {len(more)} of {len(table)} cells")
             print("\n".join(lines_of(more)) or "  none")
+            if silent := unasked(table, whole):
+                print("  no word is asked for any more in")
+                print("\n".join(lines_of(silent)))
             if fewer:
                 print("  fewer in these, which then are")
                 print("\n".join(lines_of({cell: table[cell] for cell in fewer})))
