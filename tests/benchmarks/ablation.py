@@ -446,6 +446,12 @@ _WORD_WAITS = _changed(
 )
 _SECOND = _listed("second-journal-unsaid")
 _COUNT = _listed("copy-that-went-on-goes-unnoticed", "count-goes-unnoticed")
+_GRACE = _changed(
+    "journal/_statements/_history.py",
+    "begun >= since + (grace if since == at else max(grace, interval))",
+    "begun >= since",
+) + _listed("parks-within-the-grace")
+_SECOND_LIST = _changed("journal/_statements/_entries.py", "if clean >= LISTS or", "if clean >= 1 or")
 GUARDS: Mapping[str, tuple[Mutant, ...]] = {
     "none": (),
     "request-ids": _REQUEST_IDS,
@@ -464,13 +470,9 @@ GUARDS: Mapping[str, tuple[Mutant, ...]] = {
         "        else:\n            return None\n            is_known",
     ),
     "lists-before-lifting": _listed("lift-without-lists", "put-permits-before-the-lists"),
-    "grace": _changed(
-        "journal/_statements/_history.py",
-        "begun >= since + (grace if since == at else max(grace, interval))",
-        "begun >= since",
-    )
-    + _listed("parks-within-the-grace"),
-    "second-list": _changed("journal/_statements/_entries.py", "if clean >= LISTS or", "if clean >= 1 or"),
+    "grace": _GRACE,
+    "second-list": _SECOND_LIST,
+    "grace-and-list": _GRACE + _SECOND_LIST,
     "sightings": _listed("outbox-keeps-no-sightings", "settler-keeps-no-sightings", "put-ignores-sightings"),
     "adoption-waits": _changed(
         mutants.LOADING,
