@@ -206,7 +206,7 @@ class Reading:
 
     Attributes:
         problem: Why absence from it proves nothing, or ``None`` when all of it was read.
-        counted: The service said how many rows there are, and all of them were seen.
+        counted: The service said how many rows there are, all of them were seen, and there is no problem.
         refused: The service took the very question for wrong.
         failure: What a page failed with, where that ended the reading.
         rows, expected: Different rows that were seen, and how many the service counted.
@@ -232,8 +232,8 @@ class Reading:
 
     @property
     def counted(self) -> bool:
-        """Whether the service said how many rows there are, and showed as many."""
-        return self._reached
+        """Whether the service said how many rows there are, and showed as many; not where a page failed after that."""
+        return self._reached and self.problem is None
 
     @property
     def rows(self) -> int:

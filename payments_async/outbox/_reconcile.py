@@ -610,7 +610,7 @@ class Search:
             self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {problem}"] = None
         if self.by_status:
             await self._statuses(window)
-        if problem is None and counted:
+        if counted:
             self._count_clean(window, began)
             await self._end_search(window, began)
         elif problem is None:

@@ -247,8 +247,15 @@ async def test_no_number_is_given_twice(journal: Journal, clock: Clock, file: Pa
     assert order(3, batch=SHOP).request_id == claimed_order.request_id
     progress = await journal.progress(outbox=SHOP)
     assert (4, 3) == (progress.total, progress.counts[State.SUCCESSFUL])
-    await journal.permit(chunk, claimed_order)
+    outcome = Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED, transaction_id=transaction_id(3))
     assert ["planned", "permit"] == [one.what for one in await journal.history(claimed_order.request_id)]
+    await journal.record(outcome)
+    await found(journal, 3, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+    await journal.release_chunk(chunk)
+    clock.pass_(91 * DAY)
+    assert 1 == (await archive(journal, file.with_name("later.jsonl.gz"))).orders
+    gone = await journal.archived_of([order(number, batch=SHOP).request_id for number in range(4)])
+    assert 4 == len(gone)
 
 
 async def test_what_somebody_waits_for_stays(journal: Journal, clock: Clock, file: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 from journal.conftest import Home, Opens
-from journal.factories import BATCH, IDENTITY, Clock, delivery, event, order, orders, transaction_id
+from journal.factories import BATCH, IDENTITY, Clock, delivery, event, missed, order, orders, swept, transaction_id
 
 from payments_async.journal import (
     Adoption,
@@ -405,6 +405,34 @@ async def test_an_order_that_was_permitted_as_it_was_put_by_a_dead_process(shop:
     await shop.expire_chunks()
     assert second.is_new
     assert {"unknown": 1, "planned": 1} == await counted(shop)
+
+
+async def test_what_is_put_into_a_journal_that_was_copied_is_not_permitted(home: Home, clock: Clock) -> None:
+    """It may have been sent before: until two lists have missed it, whoever puts it holds no chunk and no permit."""
+    async with home.opens(clock=clock) as journal:
+        await journal.open_outbox(SHOP, IDENTITY)
+        await put(journal, 0)
+    async with home.copied()(clock=clock) as copy:
+        await copy.open_outbox(SHOP, IDENTITY)
+        early = await put(copy, 1, permits=True)
+        assert (State.PLANNED, None, None) == (early.entry.state, early.chunk, early.permit)
+        await missed(copy, SHOP)
+        late = await put(copy, 2, permits=True)
+        assert State.SENDING is late.entry.state
+
+
+async def test_a_copied_outbox_is_looked_for_from_the_first_order_that_is_open(home: Home, clock: Clock) -> None:
+    """What has ended before that is known: its lists need not be read again."""
+    async with home.opens(clock=clock) as journal:
+        await journal.open_outbox(SHOP, IDENTITY)
+        await swept(journal, batch=SHOP)
+        await send(journal, await put(journal, 0), News.REJECTED)
+        clock.pass_(30 * 86_400.0)
+        await put(journal, 1)
+        since = clock.now
+        clock.pass_(1.0)
+    async with home.copied()(clock=clock) as copy:
+        assert since == (await copy.run(SHOP)).look_since
 
 
 async def test_orders_that_are_not_permitted_as_they_are_put(shop: Journal, clock: Clock) -> None:

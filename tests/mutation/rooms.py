@@ -137,6 +137,7 @@ _TRAY = (
 )
 _SERVER = (
     "-k=not sqlite",
+    "-m=slow or not slow",  # those that start a server of their own are slow
     "tests/journal/test_partial_restores.py",
     "tests/journal/test_looks.py",
     "tests/journal/test_sweeps.py",
@@ -150,7 +151,13 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.RECORDS: (_DAMAGED, *_PERMITS, "tests/journal/test_records.py"),
     mutants.STATES: _STATES,
     mutants.WEIGHING: _STATES,
-    mutants.EVIDENCE: (*_STATES, "tests/journal/test_contract_approvals.py", *_PERMITS[2:], *_ABSENCE[:7]),
+    mutants.EVIDENCE: (
+        *_STATES,
+        "tests/journal/test_contract_doubts.py",
+        "tests/journal/test_contract_approvals.py",
+        *_PERMITS[2:],
+        *_ABSENCE[:7],
+    ),
     mutants.APPROVALS: ("tests/journal/test_contract_approvals.py", "tests/cli/test_approvals.py"),
     mutants.PUTS: _PUTS,
     mutants.IDS: ("tests/journal/test_request_ids.py", "tests/journal/test_contract_puts.py"),
@@ -167,14 +174,19 @@ _OF: Mapping[str, tuple[str, ...]] = {
         "tests/outbox/test_late_and_lost.py",
         "tests/bulk/test_reconcile.py",
     ),
-    mutants.LISTS: ("tests/session/test_paging.py", "tests/session/test_pages_abreast.py", *_ABSENCE[4:8]),
+    mutants.LISTS: (
+        "tests/session/test_readings.py",
+        "tests/session/test_paging.py",
+        "tests/session/test_pages_abreast.py",
+        *_ABSENCE[4:8],
+    ),
     mutants.STATUSES: ("tests/session/test_statuses.py", *_ABSENCE[4:8]),
     mutants.RUN: _LOOKS,
     mutants.OUTBOX: _LOOKS[2:],
     mutants.STANDING: _LOOKS[2:],
     mutants.IDENTITY: _IDENTITY,
     mutants.OPENING: _IDENTITY,
-    mutants.QUARANTINE: _IDENTITY,
+    mutants.QUARANTINE: ("tests/journal/test_contract_puts.py", *_IDENTITY),
     mutants.MEMORY: (
         "tests/journal/test_second_journal.py",
         "tests/journal/test_forgotten.py",

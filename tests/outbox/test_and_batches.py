@@ -73,3 +73,19 @@ async def test_a_batch_that_another_journal_has_sent_is_looked_for_before_it_is_
             await outbox.pay(order)
         assert 3 == (await outbox.health()).progress.conflicts
     assert 5 == len(sandbox.ledger)
+
+
+async def test_a_batch_that_another_journal_sends_while_an_outbox_is_open(sandbox: Sandbox, tmp_path: Path) -> None:
+    """What the outbox saw as it was opened does not show it: the list is read once more, for the batch alone."""
+    async with (
+        SqliteJournal(tmp_path / "one.db", state_folder=None) as one,
+        SqliteJournal(tmp_path / "other.db", state_folder=None) as other,
+        session(sandbox) as elsewhere,
+        session(sandbox) as payments,
+        Outbox(payments, other) as outbox,
+    ):
+        await run_batch(elsewhere, one, "payroll", payouts(3))
+        await outbox.put_batch("payroll", payouts(5))
+        for order in payouts(5):
+            await outbox.pay(order)
+    assert ([], 5) == (sandbox.duplicates(), len(sandbox.ledger))

@@ -87,6 +87,23 @@ async def test_sweeps_that_count_lie_apart(tmp_path: Path) -> None:
         assert {"accepted": 1, "unknown": 1, "parked": 1} == await here.states()
 
 
+async def test_lists_that_miss_an_order_follow_each_other(tmp_path: Path) -> None:
+    """One that shows it, over another amount, takes back what the lists before it have counted."""
+    async with waiting(tmp_path, settler={"grace": 5.0}) as here:
+        await here.send(payout(9, request_id="nine"))  # shows what each list is worth
+        await here.lose(0)
+        await here.pass_(6.0)  # the first list that misses it
+        async with session(here.sandbox) as elsewhere:
+            await elsewhere.payouts.send(payout(0, amount=payout(1).amount))
+        await here.pass_(60.0)
+        assert 1 == (await here.journal.progress()).conflicts
+        here.sandbox.switch("request_id_length", len("nine"))  # from here on no row names it
+        await here.pass_(600.0)
+        assert 1 == (await here.states())["unknown"]
+        await looks(here, 3600.0, step=60.0)
+        assert 1 == (await here.states())["parked"]
+
+
 @pytest.mark.parametrize("quirks", [{"total_error": None}, {"total_error": 3}, {}])
 async def test_an_order_is_parked_by_no_list_that_proves_nothing(tmp_path: Path, quirks: dict[str, Any]) -> None:
     """One that does not say how many rows it has, does not show them all, or shows no order of those days."""

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 from bulk.worlds import payout, session
 
-from payments_async import OutcomeUnknown, PaymentsSession
+from payments_async import OutcomeUnknown, PaymentsSession, PayoutOrder
 from payments_async.journal import Journal, News, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._settling import Settler
@@ -37,9 +37,9 @@ class Waiting:
         """Unix seconds."""
         return self.clock.now().timestamp()
 
-    async def send(self, *numbers: int) -> None:
-        """Send orders from the outbox; what is scripted in the sandbox happens to them."""
-        await self.work(numbers, self._send)
+    async def send(self, *orders: int | PayoutOrder) -> None:
+        """Send orders, or those of these numbers, from the outbox; what is scripted in the sandbox happens to them."""
+        await self.work(orders, self._send)
 
     async def lose(self, *numbers: int, outbox: str | None = OUTBOX) -> None:
         """Orders that never reached the service, and nobody knows."""
@@ -64,9 +64,9 @@ class Waiting:
                 found.append(" ".join(filter(None, (one.path.removeprefix("/api/"), number, status))))
         return found
 
-    async def work(self, numbers: Iterable[int], how: Attempt, outbox: str | None = OUTBOX) -> None:
-        """Load orders of these numbers as a run of an outbox, and have each of them permitted and ended."""
-        orders = [payout(number) for number in numbers]
+    async def work(self, wanted: Iterable[int | PayoutOrder], how: Attempt, outbox: str | None = OUTBOX) -> None:
+        """Load orders, or those of these numbers, as a run of an outbox, and have each of them permitted and ended."""
+        orders = [payout(one) if isinstance(one, int) else one for one in wanted]
         batch = f"run of {orders[0].request_id}"
         await self.journal.open_run(batch, account_of(self.payments), outbox=outbox)
         await self.journal.load(batch, orders, owner="test")

@@ -153,6 +153,17 @@ async def test_no_page_beyond_the_last(times: Times) -> None:
     assert (250, None) == (len(seen), reading.problem)
 
 
+async def test_a_page_beyond_the_last_that_fails(times: Times) -> None:
+    """More rows than were counted may be there: as many as were counted were seen, and the list counts for nothing."""
+
+    def fail(number: int, size: int) -> None:
+        if number > 2:
+            raise ServiceFault("not now")
+
+    reading, seen = await read(Shelf(200, before=fail), times)
+    assert (200, "it could not be read: not now", False) == (len(seen), reading.problem, reading.counted)
+
+
 async def test_a_page_that_fails_for_minutes(times: Times) -> None:
     """It is asked for again with growing pauses, and smaller pages are asked for."""
     faults: list[Exception] = [ServiceFault("not now")] * 5
