@@ -62,7 +62,7 @@ from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import ASK_AGAIN, Handed
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._leases import LeasedOrder, Leases
-from payments_async.outbox._reconcile import proposing, tell_the_session
+from payments_async.outbox._reconcile import tell_the_session
 from payments_async.outbox._run import take_first_look, why_not
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler
@@ -400,8 +400,9 @@ class Outbox:
         Args:
             not_before: An aware moment before which it is not sent.
             priority: Higher ones go first among those that wait.
-            adoption: A named person's word that it was not sent, though another journal holds it, or this one held it
-                before it was restored, and the service's list does not show it.
+            adoption: A named person's word that it is this journal's, though another one holds it, or this one held it
+                before it was restored. It may have been sent, so it is ``unknown``: the service's list is read for it,
+                and once that has missed it, it is parked. A person has it sent by ``Journal.write_off``.
             connection: To the database that a ``PostgresJournal`` is in: an asyncpg ``Connection``, a psycopg
                 ``AsyncConnection``, or an SQLAlchemy ``AsyncConnection`` or ``AsyncSession``, within a transaction.
 
@@ -410,8 +411,6 @@ class Outbox:
                 after what a REPEATABLE READ sees, it shows only when this one is taken: ``untaken`` tells.
             HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored. With a
                 connection it shows only when it is taken.
-            NotApproved: The journal asks for approvals, and too few others have approved this adoption, which is
-                proposed now.
             InvalidOrder: The session has sent another order under this request id, or, with a connection, this one by
                 itself; a ``ValueError``.
             ValueError, TypeError: It cannot be written as the service wants it; or the connection is none of these, or
@@ -423,10 +422,7 @@ class Outbox:
         if connection is not None:
             return await self._lay(order, not_before, priority, adoption, connection)
         sent = await self._sent_by_session(order)
-        if adoption is None:
-            return (await asyncio.shield(self._put(order, not_before, priority, sent=sent).written)).entry
-        async with proposing(self._journal):
-            return (await asyncio.shield(self._put(order, not_before, priority, adoption, sent).written)).entry
+        return (await asyncio.shield(self._put(order, not_before, priority, adoption, sent).written)).entry
 
     async def put_batch(
         self,

@@ -48,7 +48,7 @@ from mutation.mutants import MUTANTS, Mutant
 
 import payments_async
 from payments_async import PaymentsSession, PayoutOrder
-from payments_async.bulk import Fuse, lift_quarantine, reconcile, run_batch
+from payments_async.bulk import Fuse, lift_quarantine, reconcile, run_batch, write_off_all
 from payments_async.journal import (
     Adoption,
     HeldElsewhere,
@@ -348,6 +348,7 @@ class Stage:
                         for order in self.orders(self.scene.prefix):
                             await self.put(outbox, order)
                         if await self.is_sent(journal):
+                            await self.send_parked(journal, outbox)
                             return
                     if (await journal.chunks("outbox")).quarantined:
                         self.say("Q")
@@ -365,6 +366,19 @@ class Stage:
         except HeldElsewhere:
             self.say("H")
             await outbox.put(order, adoption=WORD)
+
+    async def send_parked(self, journal: SqliteJournal, outbox: Outbox) -> None:
+        """Look for what was adopted until nothing is unknown, and have all sent that the lists do not show."""
+        for _ in range(TURNS):
+            await reconcile(self.payments, journal, "outbox", clock=self.clock, sleep=self.sleep)
+            parked = [entry.request_id async for entry in journal.entries("outbox", "parked")]
+            if parked:
+                await write_off_all(journal, parked, "Ann", "reconcile said nothing")
+                for request_id in parked:
+                    await outbox.wait(request_id, timeout=PATIENCE)
+            if not (await journal.progress("outbox")).counts["unknown"]:
+                return
+            self.ahead += 300.0
 
     async def is_sent(self, journal: SqliteJournal) -> bool:
         """Whether nothing is planned after a while."""

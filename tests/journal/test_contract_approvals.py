@@ -410,7 +410,7 @@ async def test_lifting_a_quarantine_asks_for_them_too(home: Home, tmp_path: Path
 
 
 async def test_an_order_that_is_adopted_alone(home: Home, tmp_path: Path) -> None:
-    """Whoever says that the other journal has not sent it needs somebody who agrees."""
+    """Nothing is sent by that, so one person says it. To send it later, once it is parked, takes two."""
     two = Adoption(who="A. Clerk", why="two shops")
     async with SqliteJournal(tmp_path / "lost.db") as lost:
         await lost.open_outbox("shop", IDENTITY)
@@ -420,8 +420,9 @@ async def test_an_order_that_is_adopted_alone(home: Home, tmp_path: Path) -> Non
         await ruled(journal)
         with pytest.raises(HeldElsewhere):
             await journal.put("desk", order())
-        asked = await refused(journal.put("desk", order(), adoption=two))
-        await journal.propose(asked)
-        await journal.approve(asked.digest, by=CHECKER, note="the other disk is broken")
         placed = await journal.put("desk", order(), adoption=two)
-        assert (True, State.PLANNED) == (placed.is_new, placed.entry.state)
+        assert (True, State.UNKNOWN, None) == (placed.is_new, placed.entry.state, placed.permit)
+        request_id = order().request_id
+        await journal.park(request_id, detail="not in two lists")
+        asked = await refused(write_off(journal, request_id, MAKER, "two shops"))
+        assert 1 == asked.orders

@@ -24,6 +24,7 @@ from payments_async.journal import (
     JournalUnavailable,
     NotLookedFor,
     SqliteJournal,
+    State,
 )
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
@@ -210,7 +211,7 @@ async def test_an_order_put_before_the_list_was_read(tmp_path: Path) -> None:
 
 
 async def test_an_order_that_no_list_shows_yet(tmp_path: Path) -> None:
-    """Where this machine remembers it, it is refused, until a named person says that it was not sent."""
+    """Where this machine remembers it, it is refused, until a named person adopts it: then it is looked for."""
     path = tmp_path / "journal.db"
     async with Sandbox() as sandbox:
         async with opened(sandbox, path) as (_, outbox):
@@ -226,10 +227,10 @@ async def test_an_order_that_no_list_shows_yet(tmp_path: Path) -> None:
             with pytest.raises(HeldElsewhere, match="this very journal"):
                 await outbox.pay(payout(AFTER))
             adoption = Adoption(who="Ann", why="it was paused")
-            await outbox.put(payout(AFTER), adoption=adoption)
-            assert "accepted" == (await outbox.pay(payout(AFTER), timeout=A_MINUTE)).state
+            assert "unknown" == (await outbox.put(payout(AFTER), adoption=adoption)).state
+            assert "unknown" == (await outbox.put(payout(AFTER))).state
         assert [] == sandbox.duplicates()
-        assert 2 == len(sandbox.ledger)
+        assert 1 == len(sandbox.ledger)
 
 
 class DiedPut:
@@ -244,6 +245,35 @@ class DiedPut:
         elif self.has_put and point == "commit.begun":
             self.has_put = False
             raise sqlite3.OperationalError("the process dies here")
+
+
+async def test_an_adoption_that_died_with_its_process(tmp_path: Path) -> None:
+    """The machine has heard of it, and the journal has not: the order is refused as before, until it is adopted."""
+    path, died, ann = tmp_path / "journal.db", DiedPut(), Adoption(who="Ann", why="it was paused")
+    async with Sandbox() as sandbox:
+        async with opened(sandbox, path) as (_, outbox):
+            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+        copy = await asyncio.to_thread(path.read_bytes)
+        async with opened(sandbox, path) as (_, outbox):
+            await outbox.pause("Ann", "lunch")
+            await outbox.put(payout(AFTER))
+        await asyncio.to_thread(path.write_bytes, copy)
+        async with opened(sandbox, path, crash_at=died) as (journal, outbox):
+            await outbox.resume("Ann", "the journal was restored")
+            died.is_armed = True
+            with pytest.raises(JournalUnavailable):
+                await outbox.put(payout(AFTER), adoption=ann)
+            with pytest.raises(HeldElsewhere):
+                await outbox.put(payout(AFTER))
+            assert "unknown" == (await outbox.put(payout(AFTER), adoption=ann)).state
+            found, doubted = (
+                await journal.sent_since(None, (State.UNKNOWN,)),
+                (await journal.run("outbox")).quarantined_at,
+            )
+            assert found is not None
+            assert doubted is not None
+            assert found < doubted  # since the journal that was put back held it first
+        assert 1 == len(sandbox.ledger)
 
 
 async def test_a_put_that_died_in_a_journal_that_was_restored(tmp_path: Path) -> None:

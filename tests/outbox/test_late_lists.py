@@ -16,14 +16,15 @@ from bulk.worlds import BATCH, payout, payouts, session
 from outbox.desks import A_MINUTE
 
 from payments_async import PaymentsSession
-from payments_async.bulk import Fuse, RunProgress, lift_quarantine, reconcile, run_batch
-from payments_async.journal import HeldElsewhere, NotLookedFor, SqliteJournal
+from payments_async.bulk import Fuse, RunProgress, lift_quarantine, reconcile, run_batch, write_off_all
+from payments_async.journal import Adoption, HeldElsewhere, NotLookedFor, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Quirks, Sandbox
 
 COUNT, KNOWN = 12, 3  # orders in all, and those that the backup knows to be sent
 LATE = [0, 3, 5, 8]  # readings after which a transaction is listed
 _MOST = 20  # times that an operator reconciles
+WORD = Adoption(who="A. Clerk", why="the disk burnt")
 MEMORY = {"remembered": "state", "forgotten": "another"}
 
 
@@ -155,5 +156,41 @@ async def test_what_is_put_into_an_outbox_that_was_put_back(
         finally:
             clock.cancel()
             await asyncio.wait([clock])
+        assert [] == here.sandbox.duplicates()
+        assert COUNT + 1 == len(here.sandbox.ledger)
+
+
+@pytest.mark.parametrize("late", LATE)
+async def test_orders_that_a_new_journal_adopts_after_the_first_was_lost(tmp_path: Path, late: int) -> None:
+    """A person adopts each of them, and has each parked one sent: what the lost journal sent is not sent again."""
+    async with scene(tmp_path, late) as here:
+        async with here.journal() as journal, Outbox(here.payments, journal, now=here.clock, settles=False) as outbox:
+            for number in range(COUNT):
+                await outbox.pay(payout(number), timeout=A_MINUTE)
+            await outbox.pause("A. Clerk", "lunch")
+            await outbox.put(payout(COUNT))  # never sent
+        await asyncio.to_thread(shutil.rmtree, here.path.parent)
+        async with (
+            SqliteJournal(
+                tmp_path / "new.db", state_folder=tmp_path / "state", clock=here.clock, second_journal=WORD
+            ) as journal,
+            Outbox(here.payments, journal, now=here.clock, settles=False) as outbox,
+        ):
+            for number in range(COUNT + 1):
+                try:
+                    await outbox.put(payout(number))  # those that the first list shows are known
+                except HeldElsewhere:
+                    entry = await outbox.put(payout(number), adoption=WORD)
+                    assert entry.state in {"unknown", "accepted"}  # that list may have come meanwhile
+            for _ in range(_MOST):
+                await reconcile(here.payments, journal, "outbox", clock=here.clock, sleep=here.sleep)
+                parked = [entry.request_id async for entry in journal.entries("outbox", "parked")]
+                if parked:
+                    await write_off_all(journal, parked, "A. Clerk", "no list shows it")
+                counts = (await journal.progress("outbox")).counts
+                if not counts["unknown"]:
+                    break
+                await here.sleep(300.0)
+            await outbox.pay(payout(COUNT), timeout=A_MINUTE)
         assert [] == here.sandbox.duplicates()
         assert COUNT + 1 == len(here.sandbox.ledger)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from payments_async import PaymentsError, PaymentsSession, PayoutOrder
-from payments_async.bulk import lift_quarantine, reconcile
+from payments_async.bulk import lift_quarantine, reconcile, write_off
 from payments_async.journal import (
     Adoption,
     Journal,
@@ -23,6 +23,7 @@ from payments_async.journal import (
     JournalLost,
     NotAJournal,
     NotLookedFor,
+    NotParked,
     RegistryDamaged,
     SecondJournal,
     SqliteJournal,
@@ -426,8 +427,12 @@ class Machine:
             self.known.add(order.request_id)
             self._world.say("a person knows", order.request_id)
         else:
-            await outbox.put(order, adoption=ANN)
+            entry = await outbox.put(order, adoption=ANN)
             self._world.say("a person adopts", order.request_id)
+            if entry.state is State.UNKNOWN:  # where the service has nothing of ours, its list never proves that
+                await outbox.journal.park(order.request_id, detail="the service's statement does not show it")
+                with suppress(NotParked):
+                    await write_off(outbox.journal, order.request_id, ANN.who, ANN.why)
 
 
 def errors_in(error: BaseException) -> list[BaseException]:

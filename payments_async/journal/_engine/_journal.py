@@ -569,8 +569,8 @@ class Journal(Inbox):
             chunk: The one they hold, if any. Where it is full, or lost, another one is leased for them.
             permits: They send it at once: it is permitted in the same commit, by the rules of ``permit``, if it is new
                 and due. When this raises, nothing may be sent.
-            adoption: A named person's word that it is sent from here, though another journal holds it, or this one
-                held it before it was restored.
+            adoption: A named person's word that it is this journal's, though another one holds it, or this one held it
+                before it was restored. It may have been sent: it is unknown, and parked once the lists have missed it.
             sent: How it ended, accepted or unknown, where the caller's session has sent it by itself. A new order is
                 written down so, and is not sent from here.
             body: What ``write_order`` made of the order, where the caller has done that.
@@ -582,7 +582,6 @@ class Journal(Inbox):
         """
         if self._database.memory is not None and name not in self._registrars:
             raise RunUnknown(f"the outbox {name} was not opened")
-        registrar = self._registrars.get(name)
         request = _puts.PutRequest(
             outbox=name,
             order=order,
@@ -594,10 +593,9 @@ class Journal(Inbox):
             chunk=chunk,
             lease=lease,
             permits=permits,
-            register=registrar,
+            register=self._registrars.get(name),
             adoption=adoption,
             sent=sent,
-            remembered=() if adoption is None or registrar is None else registrar.rules(),
             together=self._put_all,
         )
         placed = self._writer.submit("put", request, together=self._put_all)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -375,21 +376,26 @@ class Registry:
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
         return {}
 
-    def put(self, loading: Loading, request_ids: Sequence[str], *, adopted: Collection[str]) -> dict[str, Holder]:
-        """Register single orders, those that nobody may have sent; tells of the others who holds them.
-
-        Args:
-            adopted: Those that are ours from now on, whoever held them.
-        """
-        with self._writing(durable=bool(adopted)):
+    def put(self, loading: Loading, request_ids: Sequence[str]) -> dict[str, Holder]:
+        """Register single orders that no other batch may have sent; tells of the others which batch holds them."""
+        with self._writing():
             others = self._others(loading, request_ids)
             held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
-            held = {request_id: holder for request_id, holder in held.items() if request_id not in adopted}
             taken = self._take(loading, [one for one in others if one[0] not in held])
             mine = [request_id for request_id in request_ids if request_id not in held]
             added = sum(self._add(loading, mine[first : first + _ROWS]) for first in range(0, len(mine), _ROWS))
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
         return held
+
+    def adopt(self, loading: Loading, held: Mapping[str, Holder]) -> None:
+        """Let orders that other batches may have sent be those of a batch for adopted ones, and as old as they are."""
+        others = [(request_id, holder) for request_id, holder in held.items() if holder.id != loading.id]
+        first = min((holder.begun_at for _, holder in others), default=math.inf)
+        with self._writing(durable=True):
+            self._connection.execute(
+                "UPDATE batch SET orders = orders + ?, begun_at = min(begun_at, ?) WHERE id = ?",
+                (self._take(loading, others), first, loading.id),
+            )
 
     def other_journal(self, loading: Loading) -> Holder | None:
         """What another journal of the account had ready last, where this one has had, or adopted, nothing of it."""
@@ -598,22 +604,30 @@ class PutRegistrar:
         """Register orders that the journal does not hold as its own; which of them may have been sent already.
 
         Args:
-            adopted: Those that are ours from now on, whoever held them.
+            adopted: Those that a person takes over from another batch. They are registered under a name of their own:
+                where this journal forgets such an order, or never keeps it, it is still one that may have been sent.
             doubted_at: When the journal was last found to be copied or restored, if ever.
         """
         loading = self.loading(doubted_at)
-        held = self._registry.put(loading, request_ids, adopted=adopted)
+        held = self._registry.put(loading, request_ids)
+        if taken := {request_id: holder for request_id, holder in held.items() if request_id in adopted}:
+            self._registry.adopt(self._adopting(), taken)
         return {
             request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()
         }
 
-    def rules(self) -> Sequence[ApprovalRule]:
-        """Which rules about approvals this machine knows of the account."""
-        return self._registry.rules_of(self._journal_id, self._identity)
-
     def begun(self, doubted_at: float | None) -> Loading:
         """What the outbox is to the registry, whether or not anything of it may be sent yet."""
-        run = self._uid if doubted_at is None else f"{_since(self._uid)}{doubted_at!r}"
+        return self._begin(self._uid if doubted_at is None else f"{_since(self._uid)}{doubted_at!r}")
+
+    def _adopting(self) -> Loading:
+        """What the orders are to the registry that this outbox has taken over."""
+        loading = self._begin(f"{_since(self._uid)}adopted")
+        if not loading.is_ready:
+            self._registry.ready(loading, self._clock())
+        return loading
+
+    def _begin(self, run: str) -> Loading:
         now = self._clock()
         return self._registry.begin(self._journal_id, run, self._name, self._identity, orders=None, now=now)
 

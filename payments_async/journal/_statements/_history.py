@@ -328,7 +328,8 @@ def _last_turn(row: Row, evidence: Sequence[_Evidence]) -> _Evidence | None:
 
 def _facts(row: Row, trails: _Trails) -> list[_Fact]:
     """Everything but deliveries, which never change an order. Not in time yet."""
-    attempts, found = list(map(_Attempt._make, trails.attempts.get(row.id, ()))), list[_Fact]()
+    attempts = [one for one in map(_Attempt._make, trails.attempts.get(row.id, ())) if one.n]  # 0 was made elsewhere
+    found = list[_Fact]()
     evidence = list(map(_Evidence._make, trails.evidence.get(row.id, ())))
 
     def add(at: float, what: str, state: State | None, told: Callable[..., Happening], *of: object) -> None:

@@ -10,7 +10,7 @@ from itertools import chain
 
 import attrs
 
-from payments_async.journal._faults import JournalCorrupt, LeaseLost, OrderUnknown, RunUnknown
+from payments_async.journal._faults import HeldElsewhere, JournalCorrupt, LeaseLost, OrderUnknown, RunUnknown
 from payments_async.journal._records import (
     Chunk,
     Chunks,
@@ -617,6 +617,25 @@ def note_sent(commit: Commit, row: Row, sent: Evidence) -> None:
         record_evidence(commit, row, sent, State.SENDING, None)
     permit = Permit(id=row.id, request_id=row.request_id, amount=amount, token=row.token, attempt=1, at=at)
     record(commit, Outcome(permit=permit, news=sent.news, transaction_id=sent.transaction_id, message=sent.detail))
+
+
+def note_sent_elsewhere(commit: Commit, row: Row, held: HeldElsewhere) -> None:
+    """Keep an order that a person has adopted as unknown: its former holder may have sent it until this moment.
+
+    It is looked for from the moment on at which that holder began. Once the lists have missed it, it is parked.
+    """
+    commit.execute(
+        """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, message, done_at)
+        VALUES (?, 0, 0, ?, ?, ?, ?)""",
+        (row.id, held.since, News.UNKNOWN, held.message, commit.now),
+    )
+    if row.state is not State.PLANNED:
+        return  # this process has sent it by itself, and knows more
+    at = commit.permit_at
+    commit.execute("UPDATE outbox SET attempt = 1, permitted_at = ? WHERE id = ?", (at, row.id))
+    evidence = Evidence(news=News.UNKNOWN, source="another journal", request_id=row.request_id, detail=held.message)
+    record_evidence(commit, row, evidence, State.UNKNOWN, None)
+    change(commit, row, State.UNKNOWN, message=held.message, sent_before=True)
 
 
 def record(commit: Commit, outcome: Outcome) -> Finding:

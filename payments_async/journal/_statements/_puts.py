@@ -13,7 +13,6 @@ import attrs
 from payments_async._values.amounts import amount_text
 from payments_async._values.request_ids import plain_id
 from payments_async._wire.orders import LONGEST_ID, Order
-from payments_async.journal._approvals import ApprovalRule, NotApproved, Signature, decision_proposal
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalRefused,
@@ -40,7 +39,6 @@ from payments_async.journal._records import (
     check_named,
     unpack_transaction_id,
 )
-from payments_async.journal._statements._approvals import check_decision
 from payments_async.journal._statements._archived import archived_among
 from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
@@ -71,6 +69,7 @@ from payments_async.journal._statements._permits import (
     end_leases_of_the_dead,
     is_held,
     note_sent,
+    note_sent_elsewhere,
     planned_in,
     record_unsent,
     take_over,
@@ -88,8 +87,8 @@ _INSERTS = {
 }
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
-# Given new request ids, those of them that somebody has adopted, and when the journal was last found to be copied or
-# restored: which of them may have been sent.
+# Given new request ids, those of them that a person adopts, and when the journal was last found to be copied or
+# restored: which of them may have been sent, adopted ones too.
 Registrar = Callable[[Sequence[str], Collection[str], float | None], Mapping[str, HeldElsewhere]]
 
 
@@ -104,10 +103,10 @@ class PutRequest:
         owner, holder, chunk, lease: Who works the outbox, and holds which chunk; without an owner anybody claims it.
         permits: Whether it is permitted in the same commit.
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
-        adoption: A named person's word that it is sent from here all the same.
-        remembered: With an adoption: which rules about approvals this machine knows.
+        adoption: A named person's word that it is ours, though it may have been sent elsewhere.
         sent: How it ended where the caller's session has sent it by itself: it is never sent from here then.
         permit: What was granted in the last commit that tried, whether or not that was made.
+        elsewhere: With an adoption: who may have sent it, as the last commit that tried was told.
         together: Puts it, alone or with others, where a database has its own way; ``None`` for ``put_all``.
         key: What its request id is known by.
     """
@@ -124,9 +123,9 @@ class PutRequest:
     permits: bool
     register: Registrar | None
     adoption: Adoption | None = None
-    remembered: Sequence[ApprovalRule] = ()
     sent: Evidence | None = None
     permit: Permit | None = None
+    elsewhere: HeldElsewhere | None = None
     together: Callable[[Commit, Sequence[PutRequest]], list[Placed | Exception]] | None = None
     key: str = attrs.field(init=False)
 
@@ -217,7 +216,8 @@ def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[st
     if not requests:
         return []
     told = _told_of(commit, [request.key for request in requests])
-    arrivals = _Arrivals(commit, {*sightings, *told})
+    adopted = {request.key for request in requests if request.elsewhere is not None}
+    arrivals = _Arrivals(commit, {*sightings, *told, *adopted})
     places = [arrivals.add(request) for request in requests]
     arrivals.insert()
     if any(arrival.is_permitted for arrival in places):
@@ -232,7 +232,8 @@ def _refused(
 ) -> Mapping[str, JournalRefused]:
     """Those of these orders that another journal may have sent, by their keys; all others are registered as ours.
 
-    What a list has shown is not sent from here, so nobody is asked whose it is.
+    What a list has shown is not sent from here, so nobody is asked whose it is. An order that a person adopts is ours;
+    who may have sent it is noted beside it.
     """
     registered: dict[str, list[PutRequest]] = {}
     for key, request in fresh.items():
@@ -240,37 +241,17 @@ def _refused(
             registered.setdefault(request.outbox, []).append(request)
     refused: dict[str, JournalRefused] = {}
     for outbox, requests in registered.items():
-        adopting = sorted((one for one in requests if one.adoption is not None), key=lambda one: one.key)
-        refused |= _unapproved(commit, adopting)
-        adopted = {one.order.request_id for one in adopting if one.key not in refused}
-        ids = [one.order.request_id for one in requests if one.key not in refused]
+        adopting = {one.order.request_id: one for one in requests if one.adoption is not None}
+        ids = [one.order.request_id for one in requests]
         # asked here: a copy may have gone on since the outbox was opened
         found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
         register = requests[-1].register
         assert register is not None
-        elsewhere = register(ids, adopted, None if found is None else found[0])
-        refused |= {plain_id(request_id): error for request_id, error in elsewhere.items()}
-    return refused
-
-
-def _unapproved(commit: Commit, adopting: Sequence[PutRequest]) -> Mapping[str, JournalRefused]:
-    """Those of these orders whose adoption others would have to approve, by their keys."""
-    refused: dict[str, JournalRefused] = {}
-    for request in adopting:
-        order, adoption = request.order, request.adoption
-        assert adoption is not None
-        decision = decision_proposal(
-            f"send an order that another journal holds: {order.request_id} ({adoption.why})",
-            ["adopt", order.request_id, body_digest(order.request_id, amount_text(order.amount), request.body).hex()],
-            batch_id=request.outbox,
-            orders=1,
-            amount=order.amount,
-            by=Signature(who=adoption.who),
-        )
-        try:
-            check_decision(commit, decision, request.remembered)
-        except NotApproved as refusal:
-            refused[request.key] = refusal
+        for request_id, error in register(ids, adopting, None if found is None else found[0]).items():
+            if (adopted := adopting.get(request_id)) is None:
+                refused[plain_id(request_id)] = error
+            else:
+                adopted.elsewhere = error
     return refused
 
 
@@ -441,11 +422,13 @@ def _placed(
         resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=arrival.number)
     if request.sent is not None:
         note_sent(commit, _again(commit, arrival.number), request.sent)
+    if request.elsewhere is not None:
+        note_sent_elsewhere(commit, _again(commit, arrival.number), request.elsewhere)
     if request.key in sightings:
         apply(commit, _again(commit, arrival.number), sightings[request.key])
     if request.key in told:
         apply_unmatched_events(commit, _again(commit, arrival.number))
-    if request.key in sightings or request.key in told or request.sent is not None:
+    if request.key in sightings or request.key in told or request.sent or request.elsewhere:
         entry = entry_of(_again(commit, arrival.number), request.outbox)
     else:
         entry = Entry(
