@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
+from memory import keep_files_in_memory
 
 from payments_async.testing import mend_aioresponses
 
@@ -19,6 +20,7 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 
+keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()

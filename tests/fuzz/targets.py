@@ -29,6 +29,7 @@ from fuzz.mutations import BATCH, TRAPS, Batch, many_octets, many_texts, octets,
 from hypothesis import example, given
 from hypothesis import strategies as st
 from journal.factories import order as journal_order
+from memory import keep_files_in_memory
 from multidict import CIMultiDict
 from wire.answers import ANYTHING, ENVELOPES, EVERY_CALL, outcome
 
@@ -74,7 +75,8 @@ from payments_async.journal._statements._notifications import _pack_event, read_
 
 TARGETS: dict[str, Target] = {}
 SECONDS = 20.0  # of a processor; none takes a tenth of one
-_ROOM = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+keep_files_in_memory()
+_ROOM = tempfile.TemporaryDirectory()
 _HERE = Path(_ROOM.name)
 _NUMBERS = itertools.count()
 

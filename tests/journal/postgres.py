@@ -9,7 +9,6 @@ import atexit
 import itertools
 import os
 import shutil
-import sys
 import tempfile
 from contextlib import suppress
 from functools import cache
@@ -19,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import pytest
+from memory import keep_files_in_memory
 
 if TYPE_CHECKING:
     import psycopg
 
 ELSEWHERE = "PAYMENTS_TEST_POSTGRES"
-_SHARED_MEMORY = Path("/dev/shm")  # an fsync there costs nothing, so that all of them are made
-_ENOUGH = 2 << 30  # bytes
 _SETTINGS = """
 max_connections = 200
 shared_buffers = 64MB
@@ -286,12 +284,8 @@ def place_for(what: str) -> Path:
 
 def _place(run: str | None = None) -> Path:
     """The folder of this run: the same for all of its processes, and short, for the name of a socket in it."""
-    room = Path(tempfile.gettempdir())
-    if sys.platform == "linux" and _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK):
-        free = os.statvfs(_SHARED_MEMORY)
-        if free.f_bavail * free.f_frsize > _ENOUGH:
-            room = _SHARED_MEMORY
+    keep_files_in_memory()
     run = run or os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone{os.getpid()}")
-    place = room / f"payments-pg-{os.getuid() if hasattr(os, 'getuid') else ''}-{run[:16]}"
+    place = Path(tempfile.gettempdir()) / f"payments-pg-{os.getuid() if hasattr(os, 'getuid') else ''}-{run[:16]}"
     place.mkdir(mode=0o755, exist_ok=True)
     return place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,9 +66,6 @@ ROUNDS = st.lists(
     min_size=2,
     max_size=5,
 )
-
-# What is claimed here is not about disks, and hundreds of journals would wait for one.
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class Desk:
@@ -157,7 +153,7 @@ class Desk:
 
 async def asked(rounds: list[Round], *, side_by_side: bool, passed: Any = None) -> Any:
     """What a journal says when all of this was asked for."""
-    with TemporaryDirectory(dir=MEMORY) as place:
+    with TemporaryDirectory() as place:
         desk = Desk(Path(place), passed)
         async with desk.journal as journal:
             await loaded(journal, COUNT)

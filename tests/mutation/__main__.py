@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from memory import keep_files_in_memory
 from mutation import patches, verdicts
 from mutation.mutants import MUTANTS, Mutant
 from mutation.rooms import CHILDREN, comes_by, concerning
@@ -195,8 +196,8 @@ class Copy:
     """The tree, copied once for all mutants of a process: what is compiled stays so but for the file that changes."""
 
     def __init__(self) -> None:
-        memory = Path("/dev/shm")
-        self.tree = Path(tempfile.mkdtemp(prefix="mutant-", dir=memory if memory.is_dir() else None))
+        keep_files_in_memory()
+        self.tree = Path(tempfile.mkdtemp(prefix="mutant-"))
         for name in COPIED:
             place = ROOT / name
             if place.is_dir():

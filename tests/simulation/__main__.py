@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from memory import keep_files_in_memory
 from simulation.columns import drawn
 from simulation.machines import Machine
 from simulation.plans import Blow, Plan
@@ -48,7 +49,8 @@ def real_seconds() -> float:
 
 def run(plan: Plan, *, shows: bool = False) -> dict[str, Any]:
     """Run a plan here. Only once in a process."""
-    folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    keep_files_in_memory()
+    folder = Path(tempfile.mkdtemp(prefix="simulation-"))
     made: list[World] = []
     faults: list[str] = []
     if shows:

@@ -166,7 +166,7 @@ class Strike:
 
 def struck(number: int, point: str, blow: str, *, is_broken: bool = False) -> list[str]:
     """Strike a life here, and tell what is wrong in the end. Only once in a process."""
-    folder = Path(tempfile.mkdtemp(prefix="strike-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    folder = Path(tempfile.mkdtemp(prefix="strike-"))
     made: list[Strike] = []
 
     def begun(loop: SimulatedLoop, _: Network) -> Awaitable[None]:
