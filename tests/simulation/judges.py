@@ -88,6 +88,8 @@ class Judge:
             for number in range(self._seen, len(ledger)):
                 execution = ledger[number]
                 world.say("service", "carries out", execution.request_id)
+                if world.has("approves") and execution.batch_id not in {"shop", *world.approved}:
+                    world.faults.append(f"carried out without an approval: {execution.request_id}")
                 before = self._executed.setdefault(execution.request_id.lower(), [])
                 if not all(map(self._is_forgotten, before)):
                     world.faults.append(f"carried out more than once: {execution.request_id}, at {world.loop.time():g}")

@@ -22,6 +22,7 @@ from payments_async.journal import (
     JournalError,
     JournalLost,
     NotAJournal,
+    NotApproved,
     NotLookedFor,
     NotParked,
     RegistryDamaged,
@@ -431,7 +432,7 @@ class Machine:
             self._world.say("a person adopts", order.request_id)
             if entry.state is State.UNKNOWN:  # where the service has nothing of ours, its list never proves that
                 await outbox.journal.park(order.request_id, detail="the service's statement does not show it")
-                with suppress(NotParked):
+                with suppress(NotParked, NotApproved):
                     await write_off(outbox.journal, order.request_id, ANN.who, ANN.why)
 
 

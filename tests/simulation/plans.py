@@ -20,6 +20,7 @@ LISTS = (
 BLOWS = ("kill", "stop", "cancel", "close", "shut", "mute", "deaf")
 HABITS = ("hang_up", "closes_anyhow", "handlers_fail", "twins", "crash_points", "dies_after_200")
 PERSONS = ("sends_again", "pauses")
+APPROVERS = ("approves", "withdraws")  # batches and decisions need the approval of another person
 FAULTS = (*SERVICE, *NETWORK, *LISTS, *BLOWS, *HABITS, *PERSONS)
 
 
@@ -93,6 +94,8 @@ class Plan:
             for _ in range(chance.randrange(8) if kinds else 0)
         ]  # fmt: skip
         of_machine, more = drawn(seed, trouble)
+        persons = random.Random(f"persons {seed}")
+        approvers = APPROVERS[: persons.choice([0, 0, 0, 1, 2])]
         blows += [Blow(one.at, one.kind, one.who, one.seconds, one.how) for one in more]
         return cls(
             seed=seed,
@@ -102,7 +105,7 @@ class Plan:
             gifts=chance.choice([0, 0, 4]),
             applications=chance.choice([1, 1, 2, 2, 3]),
             handlers=chance.choice([1, 1, 3]),
-            faults=(*faults, *of_machine),
+            faults=(*faults, *of_machine, *approvers),
             blows=tuple(sorted(blows, key=lambda blow: blow.at)),
             trouble=trouble,
             confirms=chance.random() < 0.5,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,16 @@ from payments_async._values.tasks import TaskCancelled
 from payments_async.bulk import reconcile, run_batch, write_off
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import (
+    ApprovalRule,
     Entry,
     HeldElsewhere,
     JournalError,
     JournalUnavailable,
+    NotApproved,
     NotParked,
     OrdersDiffer,
+    Proposal,
+    Signature,
     State,
 )
 from payments_async.journal._engine._journal import Journal
@@ -41,6 +47,8 @@ from payments_async.testing._simulation.threads import crash_point
 
 NAME = "shop"
 TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED)
+MAKER, CHECKER = Signature(who="Ann Example"), Signature(who="Ben Example")
+FOUR_EYES = ApprovalRule(needed=1, shared_logins=True, why="four eyes", by=MAKER)
 PATIENCE = 6_000.0  # seconds after the last fault within which everything has come to rest
 _LOOKS = 12  # of the judge, while there is trouble
 _MOMENT = 20.0  # seconds between two of its looks afterwards
@@ -71,6 +79,7 @@ class World:
         line: What happened, for who reads a failure: when, whose it was, and what.
         told: Under which ids each handler heard of a fact.
         promised: Whose put has returned, by their ids in small letters.
+        approved: Batches that another person has approved.
     """
 
     plan: Plan
@@ -81,6 +90,7 @@ class World:
     line: list[tuple[float, str, str]] = attrs.field(factory=list)
     told: dict[tuple[str, str, str], set[int]] = attrs.field(factory=dict)
     promised: set[str] = attrs.field(factory=set)
+    approved: set[str] = attrs.field(factory=set)
     faults: list[str] = attrs.field(factory=list)
     lives: dict[int, Process] = attrs.field(factory=dict)
     tasks: dict[int, Any] = attrs.field(factory=dict)
@@ -112,6 +122,7 @@ class World:
         for number in range(self.plan.processes):
             self.live(number)
         Process(self.loop, "person").start(self._person())
+        Process(self.loop, "checker").start(self._checker())
         for blow in self.plan.blows:
             await self._watch_until(blow.at)
             self._strike(blow)
@@ -294,6 +305,7 @@ class World:
         policy = HandlerPolicy(poll=1.0 if self.plan.hurries else 10.0, wait_max=60.0)
         try:
             journal, payments = await enter(self._journal(number)), await enter(self._session())
+            await self._ask_for_approvals(journal)
             await enter(self.machine.tended(payments, journal, tends=number == 0))
             receiver = Receiver(journal, ["127.0.0.1"], confirm=payments if self.plan.confirms else None, policy=policy)
             outbox = Outbox(payments, journal, NAME, concurrency=4, lease=30.0, policy=policy, grace=self.plan.grace)
@@ -378,7 +390,9 @@ class World:
         orders = [payout(3000 + number, batch_id="gifts") for number in range(self.plan.gifts)]
         while outbox in self.outboxes.values():
             try:
-                await outbox.put_batch("gifts", orders)
+                await outbox.put_batch(
+                    "gifts", orders, source_digest=await self._propose(outbox.journal, "gifts", orders)
+                )
             except HeldElsewhere:
                 if self._knows(orders):
                     return
@@ -406,11 +420,51 @@ class World:
                         elif await journal.resume(NAME, who="Ann Example", why="lunch is over"):
                             self.say("person", "resumed the outbox")
 
+    async def _ask_for_approvals(self, journal: Journal) -> None:
+        """See to it that nothing of a batch is sent, and nothing sent again, by the word of one person alone."""
+        if self.has("approves") and not (await journal.approval_rule()).needed:
+            await journal.require_approvals(FOUR_EYES)
+
+    async def _propose(self, journal: Journal, name: str, orders: list[PayoutOrder]) -> str | None:
+        """Propose a batch, where that is asked for; tells its digest."""
+        if not self.has("approves"):
+            return None
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        if not await journal.proposals(digest):
+            total = sum((order.amount for order in orders), Decimal(0))
+            await journal.propose(
+                Proposal(
+                    digest=digest, batch_id=name, orders=len(orders), amount=total, currency=None, file=f"{name}.csv",
+                    by=MAKER,
+                )
+            )  # fmt: skip
+        return digest
+
+    async def _checker(self) -> None:
+        """Another person, who approves."""
+        while self.has("approves"):
+            await asyncio.sleep(60.0 if self.is_calm else 5.0)
+            with suppress(JournalError):
+                async with self.machine.journal(None) as journal:
+                    await self._approve(journal)
+
+    async def _approve(self, journal: Journal) -> None:
+        """Approve all that was proposed; or change one's mind, now and then."""
+        for proposal in await journal.proposals():
+            mine = [one for one in await journal.approvals(proposal.digest) if one.withdrawn is None]
+            if not mine:
+                self.approved.add(proposal.batch_id)
+                await journal.approve(proposal.digest, by=CHECKER, note="seen")
+                self.say("person", "approved", proposal.batch_id)
+            elif self.has("withdraws") and not self.is_calm and self.loop.chance.random() < 0.1:
+                await journal.withdraw_approval(proposal.digest, by=CHECKER)
+                self.say("person", "took back the approval of", proposal.batch_id)
+
     async def _send_again(self, journal: Journal) -> None:
         parked = [entry async for entry in journal.entries(state=State.PARKED)]
         for entry in parked:
             if not self.sandbox.executions(entry.request_id):
-                with suppress(NotParked):
+                with suppress(NotParked, NotApproved):
                     await write_off(journal, entry.request_id, "Ann Example", "the service never had it")
                     self.say("person", "sends again", entry.request_id)
 
@@ -424,7 +478,9 @@ class World:
             orders = [payout(1000 * (which + 1) + one, batch_id=name) for one in range(self.plan.batch)]
             while True:
                 try:
-                    progress = await run_batch(payments, journal, name, orders, concurrency=3)
+                    await self._ask_for_approvals(journal)
+                    digest = await self._propose(journal, name, orders)
+                    progress = await run_batch(payments, journal, name, orders, source_digest=digest, concurrency=3)
                     self.promised.update(order.request_id for order in orders)
                     if not progress.counts[State.PLANNED] and not self._open(progress):
                         break
