@@ -43,9 +43,22 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (processors or 1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measure what quick tests cover, and slow ones that say so: the others leave the work to other processes."""
-    for item in items:
-        slow = item.get_closest_marker("slow")
-        if slow is not None and not slow.kwargs.get("covered"):
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Measure what quick tests cover, and slow ones that say so: the others leave the work to other processes.
+
+    Each of the processes that share the tests begins with its share of the slow ones, so that all end together.
+    """
+    marks = {item: item.get_closest_marker("slow") for item in items}
+    slow, quick = [one for one, mark in marks.items() if mark], [one for one, mark in marks.items() if not mark]
+    for item in slow:
+        if not marks[item].kwargs.get("covered"):
             item.add_marker("no_cover")
+    shares = getattr(config, "workerinput", {}).get("workercount", 1)
+    size = -(-len(items) // shares)  # `worksteal` gives each of them as many, in this sequence
+    if shares > 1 and slow:
+        items.clear()
+        for share in range(shares):
+            mine = slow[share::shares]
+            room = max(0, size - len(mine)) if share < shares - 1 else len(quick)
+            items += [*mine, *quick[:room]]
+            del quick[:room]

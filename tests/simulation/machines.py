@@ -125,6 +125,7 @@ class Machine:
         self.off_until = 0.0
         self._rolled_back: list[str] = []  # what tells that a journal forgot, as blows took it away
         self.forgot_all_at: float | None = None
+        self._cut_at: float | None = None  # the machine's memory of the last seconds was not on the disk
         self.extra = 0.0
         self.folder = world.folder / "data"
         self.state = world.folder / "state"
@@ -185,6 +186,8 @@ class Machine:
                 loop.call_later(blow.seconds, vars(self.disk).update, {"share": 0.0})
             case "power_cut":
                 gone = self.disk.cut_power(self._everybody)
+                if any(one.startswith("commits of registry") for one in gone):
+                    self._cut_at = world.loop.now
                 world.say("gone:", ", ".join(gone) or "nothing")
                 self._begin_again(blow)
             case "clock":
@@ -353,6 +356,8 @@ class Machine:
                 self._copies.clear()
             else:
                 self._number, self._is_second = self._number + 1, True
+                if self._cut_at is not None:
+                    self.forgot_all_at = max(self._cut_at, self.forgot_all_at or 0.0)
                 self._world.say("a person begins another journal:", self.place.name)
         elif any(isinstance(one, SecondJournal) for one in found):
             self._world.say("a person says why there is a second journal")

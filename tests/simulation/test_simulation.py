@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent.parent
-SEEDS, BLOCK = 350, 50  # of all faults, and how many of them one test takes
+SEEDS, BLOCK = 1500, 50  # of all faults, and how many of them one test takes
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
