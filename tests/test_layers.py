@@ -26,6 +26,9 @@ LINES: tuple[set[str], ...] = (
 # A package within a room is of that room alone: the others know its modules, and what the room makes public.
 INSIDE = {f"{path.parent.parent.name}.{path.parent.name}" for path in ROOT.glob("*/*/__init__.py")}
 BUT_INSIDE = {"testing"}  # its simulation is the machine under a journal: threads, disks, locks
+# Within the journal: its packages, the same way.
+FLOORS: tuple[set[str], ...] = ({"_statements"}, {"_machine"}, {"_engine"}, {"_sqlite", "_postgres"})
+FLOOR = {package: height for height, floor in enumerate(FLOORS) for package in floor}
 LAYER = {room: height for height, line in enumerate(LINES) for room in line}
 NEIGHBOURS = {
     ("fleet", "bulk"),
@@ -91,7 +94,9 @@ def faults(module: str, source: str, *, package: bool = False) -> list[str]:
     room = module.split(".")[1] if "." in module else "__init__"
     if room not in LAYER:
         return [f"{module}: no line of LINES names {room}: give it a layer"]
-    found = [(line, fault) for line, target in imports(tree, module, package) if (fault := import_fault(room, target))]
+    targets = list(imports(tree, module, package))
+    found = [(line, fault) for line, target in targets if (fault := import_fault(room, target))]
+    found += [(line, fault) for line, target in targets if (fault := climb(module, target))]
     found += [(line, f"{name} is for {_names(WORLD[name])}") for line, name in uses(tree) if room not in WORLD[name]]
     return [f"{module}:{line}: {fault}" for line, fault in sorted(set(found))]
 
@@ -115,6 +120,14 @@ def imports(tree: ast.Module, module: str, package: bool) -> Iterator[tuple[int,
                 args=[ast.Constant(value=str(name)), *_],
             ):
                 yield node.lineno, name
+
+
+def climb(module: str, target: str) -> str | None:
+    """Why this module of the journal may not import that one of it, or None."""
+    ours, theirs = (".".join(name.split(".")[1:3]).removeprefix("journal.") for name in (module, target))
+    if ours == theirs or not {ours, theirs} <= set(FLOOR) or FLOOR[theirs] < FLOOR[ours]:
+        return None
+    return f"imports {theirs}, which is {'above' if FLOOR[theirs] > FLOOR[ours] else 'beside'} it in the journal"
 
 
 def import_fault(room: str, target: str) -> str | None:
@@ -264,6 +277,12 @@ FORBIDDEN = [
     pytest.param("_cli.pay", "from payments_async._wire import codec", "public names only", id="cli-private"),
     pytest.param(
         "bulk.plan", "from payments_async.journal._engine._writer import Writer", "inside of journal", id="inside"
+    ),
+    pytest.param(
+        "journal._machine._memory", "from payments_async.journal._sqlite._faults import FAULTS", "above it", id="climbs"
+    ),
+    pytest.param(
+        "journal._sqlite._opening", "from payments_async.journal._postgres import _schema", "beside it", id="databases"
     ),
     pytest.param("_clock", "import time", "give it a layer", id="unknown-room"),
     pytest.param("_wire.codec", "import aiohttp", "aiohttp, which is for _session", id="client"),

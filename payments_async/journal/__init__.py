@@ -10,7 +10,6 @@ from payments_async.journal._approvals import Approval, ApprovalRule, NotApprove
 from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._copying import Copied, copy_journal
 from payments_async.journal._engine._journal import Journal
-from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._examination import Circumstance, Examination, Flaw
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -45,6 +44,7 @@ from payments_async.journal._faults import (
     WrongAccount,
 )
 from payments_async.journal._inbox import Pruned
+from payments_async.journal._machine._memory import StateFolder
 from payments_async.journal._places import journal_at, postgres_journal
 from payments_async.journal._records import (
     Adoption,

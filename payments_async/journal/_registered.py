@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from payments_async._values.request_ids import plain_id
-from payments_async.journal._engine._memory import HELD, StateFolder, account_digest
+from payments_async.journal._machine._memory import HELD, StateFolder, account_digest
 from payments_async.journal._records import Holder, RunIdentity
 
 

@@ -50,7 +50,7 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal._engine import _memory
+from payments_async.journal._machine import _memory
 from payments_async.journal._sqlite import _identity
 from payments_async.sandbox import Fault, Quirks, Sandbox
 

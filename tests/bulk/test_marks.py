@@ -11,7 +11,7 @@ from bulk.worlds import BATCH, payouts, session
 
 from payments_async.bulk import run_batch
 from payments_async.journal import SqliteJournal
-from payments_async.journal._engine import _departures
+from payments_async.journal._machine import _departures
 from payments_async.sandbox import Sandbox
 
 HEADER, LEASE, MARKS = 4096, 1024, slice(64, 564)

@@ -18,7 +18,7 @@ from journal.conftest import Home, Opens
 from journal.factories import BATCH, Clock, claimed, in_outbox, loaded, order, permitted, transaction_id
 
 from payments_async.journal import Journal, News, State
-from payments_async.journal._engine import _departures
+from payments_async.journal._machine import _departures
 from payments_async.journal._statements._permits import record_unsent
 from payments_async.journal.contract import Chunk, Outcome, Permit
 
@@ -366,7 +366,7 @@ async def test_a_full_disk_or_a_system_without_a_boot_id_has_none(
 
 _FORKS = """
 import os, pathlib, sys, time
-from payments_async.journal._engine import _departures
+from payments_async.journal._machine import _departures
 from payments_async.journal._statements._entries import SHIFT
 _departures.mount_of = lambda _: (pathlib.Path("/"), "ext4")
 mine = _departures.Departures()
@@ -399,7 +399,7 @@ def test_nothing_is_proved_as_long_as_a_forked_child_lives(tmp_path: Path) -> No
 _LEASES_TWICE = """
 import os, pathlib, signal, sys
 from decimal import Decimal
-from payments_async.journal._engine._departures import Departures
+from payments_async.journal._machine._departures import Departures
 from payments_async.journal._statements._entries import SHIFT
 from payments_async.journal.contract import Permit
 

@@ -37,7 +37,7 @@ from payments_async.journal import (
     archive_orders,
     copy_journal,
 )
-from payments_async.journal._sqlite import _circumstances
+from payments_async.journal._machine import _files
 from payments_async.journal.contract import Evidence, Outcome
 
 
@@ -235,7 +235,7 @@ async def test_a_file_that_other_machines_may_have_as_well(
     """A lock there may be none, and what SQLite shares in memory ends with the machine: whoever opens it is told."""
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/share {tmp_path} {kind} rw 0 0\n")
-    monkeypatch.setattr(_circumstances, "_MOUNTS", mounts)
+    monkeypatch.setattr(_files, "_MOUNTS", mounts)
     async with SqliteJournal(tmp_path / "journal.db"):
         pass
     told = [record.getMessage() for record in caplog.records]
@@ -251,7 +251,7 @@ async def test_a_system_that_does_not_tell_where_a_file_lies(
     mounts = tmp_path / "mounts"
     if told is not None:
         mounts.write_text(told)
-    monkeypatch.setattr(_circumstances, "_MOUNTS", mounts)
+    monkeypatch.setattr(_files, "_MOUNTS", mounts)
     async with SqliteJournal(tmp_path / "journal.db") as journal:
         assert "not told by this system" == about(await journal.examine(), "file system")
 

@@ -36,8 +36,9 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal._engine._memory import Anchor, Registry
-from payments_async.journal._sqlite._opening import birth_of, make
+from payments_async.journal._machine._files import birth_of
+from payments_async.journal._machine._memory import Anchor, Registry
+from payments_async.journal._sqlite._opening import make
 from payments_async.journal.contract import NotPermitted, Outcome, Permit
 
 ANN = Adoption(who="Ann", why="the disk is broken")

@@ -19,7 +19,7 @@ from payments_async import InvalidOrder, OutcomeUnknown
 from payments_async.bulk import run_batch
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import SqliteJournal, State
-from payments_async.journal._engine import _departures
+from payments_async.journal._machine import _departures
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
 

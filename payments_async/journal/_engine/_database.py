@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
-from payments_async.journal._engine._memory import Memory
 from payments_async.journal._examination import Circumstance
+from payments_async.journal._machine._memory import Memory
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape

@@ -32,9 +32,7 @@ from payments_async.journal._approvals import (
 )
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._engine._departures import Departures, remains
 from payments_async.journal._engine._examining import examined
-from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
 from payments_async.journal._engine._writer import Writer
 from payments_async.journal._examination import Examination
 from payments_async.journal._faults import (
@@ -49,6 +47,8 @@ from payments_async.journal._faults import (
     SecondJournal,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Heard, Inbox, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._machine._departures import Departures, remains
+from payments_async.journal._machine._memory import Loading, PutRegistrar, Registry, held_elsewhere
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import attrs
 import psycopg
 
-from payments_async.journal._engine._memory import Memory, StateFolder
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._faults import (
     JournalError,
@@ -25,6 +24,7 @@ from payments_async.journal._faults import (
     NotMigrated,
     PlaceTaken,
 )
+from payments_async.journal._machine._memory import Memory, StateFolder
 from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection, connected, shown, without_nul

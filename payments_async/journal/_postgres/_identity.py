@@ -10,9 +10,9 @@ from typing import NamedTuple
 import psycopg
 
 from payments_async.journal._approvals import ApprovalRule
-from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, unseen_at
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
+from payments_async.journal._machine._memory import Anchor, Memory
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._approvals import rule as rule_in

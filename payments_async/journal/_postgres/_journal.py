@@ -16,7 +16,6 @@ from payments_async._values.request_ids import plain_id
 from payments_async._wire.bodies import write_order
 from payments_async._wire.orders import Order
 from payments_async.journal._engine._journal import Journal
-from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._faults import (
     JournalClosed,
     JournalRefused,
@@ -25,6 +24,7 @@ from payments_async.journal._faults import (
     OrdersDiffer,
     RunUnknown,
 )
+from payments_async.journal._machine._memory import StateFolder
 from payments_async.journal._postgres import _tray
 from payments_async.journal._postgres._borrowed import ask
 from payments_async.journal._postgres._connection import connected_beside, is_whole

@@ -6,11 +6,11 @@ import os
 import stat
 from pathlib import Path
 
-from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._examination import Circumstance
+from payments_async.journal._machine._files import mount_of
+from payments_async.journal._machine._memory import StateFolder
 from payments_async.journal._statements._database import Connection
 
-_MOUNTS = Path("/proc/self/mounts")
 _FAR = (
     *("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "davfs"),
     *("fuse.sshfs", "fuse.gluster", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "fuse.davfs"),
@@ -74,20 +74,6 @@ def file_system(path: Path) -> Circumstance:
         remedy = "a lock there may be none, and what is committed may be lost: put it on a disk of this machine"
         return Circumstance(name="file system", found=f"{kind} at {where}", is_wrong=True, remedy=remedy)
     return Circumstance(name="file system", found=f"{kind} at {where}")
-
-
-def mount_of(path: Path) -> tuple[Path, str] | None:
-    """Where the file system of a path begins, and of which kind it is; ``None`` where that is not told."""
-    try:
-        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    mounts = [(where.replace("\\040", " "), kind) for _, where, kind, *_ in map(str.split, reversed(lines))]
-    places = {str(place): place for place in (path, *path.parents)}
-    above = [mount for mount in mounts if mount[0] in places]  # the last one at a place covers the others
-    # there is none in a folder that was made the root of its processes
-    where, kind = max(above, key=lambda mount: len(mount[0]), default=("", ""))
-    return (places[where], kind) if above else None
 
 
 def _space(path: Path) -> Circumstance:

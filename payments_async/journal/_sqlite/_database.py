@@ -13,9 +13,9 @@ from typing import Any
 
 import attrs
 
-from payments_async.journal._engine._memory import Memory, StateFolder
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
+from payments_async.journal._machine._memory import Memory, StateFolder
 from payments_async.journal._sqlite import _circumstances, _faults, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._statements import _changes

@@ -6,28 +6,12 @@ import sqlite3
 from pathlib import Path
 
 from payments_async.journal._faults import (
-    JournalCorrupt,
     JournalError,
-    JournalFull,
-    JournalLocked,
     JournalMoved,
-    JournalReadOnly,
     JournalUnavailable,
-    NotAJournal,
 )
+from payments_async.journal._machine._sqlite_faults import FAULTS
 from payments_async.journal._statements._moving import MOVED
-
-FAULTS: dict[int, tuple[type[JournalError], str]] = {
-    sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
-    sqlite3.SQLITE_LOCKED: (JournalLocked, "the journal is held by another connection"),
-    sqlite3.SQLITE_READONLY: (JournalReadOnly, "the journal cannot be written"),
-    sqlite3.SQLITE_PERM: (JournalReadOnly, "the journal may not be opened"),
-    sqlite3.SQLITE_FULL: (JournalFull, "the disk is full"),
-    sqlite3.SQLITE_CORRUPT: (JournalCorrupt, "the journal is damaged"),
-    sqlite3.SQLITE_NOTADB: (NotAJournal, "the file is no SQLite database, or is encrypted or damaged"),
-    sqlite3.SQLITE_CANTOPEN: (JournalUnavailable, "the journal cannot be opened"),
-    sqlite3.SQLITE_IOERR: (JournalUnavailable, "the disk could not be read or written"),
-}
 
 
 def is_of_the_disk(error: Exception) -> bool:

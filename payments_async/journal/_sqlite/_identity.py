@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakSet
 
-from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, quarantine_all, unseen_at
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
-from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, files_of, inode_of
+from payments_async.journal._machine._files import birth_of, inode_of
+from payments_async.journal._machine._memory import Anchor, Memory
+from payments_async.journal._sqlite._opening import ARRIVED, STEPS, files_of
 from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit, run_in

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from payments_async.journal._engine._journal import Journal
-from payments_async.journal._engine._memory import StateFolder
+from payments_async.journal._machine._memory import StateFolder
 from payments_async.journal._records import Adoption
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._database import SqliteDatabase

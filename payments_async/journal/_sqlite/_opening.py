@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import glob
 import os
 import secrets
 import sqlite3
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import cache
@@ -22,6 +20,7 @@ from payments_async.journal._faults import (
     NotAJournal,
     PlaceTaken,
 )
+from payments_async.journal._machine._files import birth_of, inode_of
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import among, run_in
@@ -29,8 +28,6 @@ from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
 
-_AT_FDCWD, _STATX_BTIME = -100, 0x800
-_SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
 _ENDS = "", "-wal", "-shm"  # of the names of a journal's files
 ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
@@ -436,35 +433,3 @@ def _sync(folder: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
-
-
-def inode_of(path: Path) -> str:
-    """The number of a file; another one may get it once this one is deleted."""
-    return str(path.stat().st_ino)
-
-
-def birth_of(path: Path) -> str | None:
-    """When a file came to be, to the nanosecond where that is known; ``None`` where the file system does not tell.
-
-    A restored file that got the inode of the one before it was born later. Renaming, writing and a restart of the
-    machine change nothing.
-    """
-    born = getattr(path.stat(), "st_birthtime", None)
-    if born is not None:
-        return str(born)
-    return _statx(path) if sys.platform == "linux" else None
-
-
-def _statx(path: Path) -> str | None:
-    try:
-        statx = ctypes.CDLL(None).statx
-    except (OSError, AttributeError):
-        return None  # an old C library
-    filled = ctypes.create_string_buffer(256)
-    if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, filled):
-        return None
-    if not int.from_bytes(filled.raw[:4], sys.byteorder) & _STATX_BTIME:
-        return None
-    seconds = int.from_bytes(filled.raw[_SECONDS : _SECONDS + 8], sys.byteorder, signed=True)
-    nanoseconds = int.from_bytes(filled.raw[_NANOSECONDS : _NANOSECONDS + 4], sys.byteorder)
-    return f"{seconds}.{nanoseconds:09}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from payments_async.journal._engine import _departures, _memory
+from payments_async.journal._machine import _departures, _memory
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.processes import CURRENT, Process
 

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from payments_async.journal._machine._files import birth_of, mount_of
 from payments_async.journal._records import MOST_ATTEMPTS, Permit, Remains, digest_of_owner
-from payments_async.journal._sqlite._circumstances import mount_of
-from payments_async.journal._sqlite._opening import birth_of
 from payments_async.journal._statements._entries import CHUNK, chunk_of, run_of
 
 _log = logging.getLogger("payments_async.journal")

@@ -34,8 +34,8 @@ from payments_async.journal._faults import (
     RegistryDamaged,
     SecondJournal,
 )
+from payments_async.journal._machine._sqlite_faults import FAULTS
 from payments_async.journal._records import Holder, RunIdentity
-from payments_async.journal._sqlite._faults import FAULTS
 
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
