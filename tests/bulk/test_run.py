@@ -173,6 +173,21 @@ async def test_cancelling_at_random_moments_loses_and_repeats_nothing(tmp_path: 
         await here.check(900)
 
 
+async def test_a_run_that_is_broken_off_while_it_waits_for_an_answer(here: World) -> None:
+    """The order has left: it is unknown, and the next process that runs the batch does not send it again."""
+    here.sandbox.script(Fault.SLOW, on="money", seconds=3600.0)
+    running = asyncio.ensure_future(run_batch(here.payments, here.journal, BATCH, payouts(1)))
+    await carried_out(here, 1)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert {"unknown": 1} == await here.states()
+    async with session(here.sandbox) as payments:
+        await run_batch(payments, here.journal, BATCH)
+    assert 1 == here.sandbox.executions(payout(0).request_id)
+    await here.check(1)
+
+
 @pytest.mark.slow(covered=True)
 async def test_two_processes_share_a_batch(tmp_path: Path) -> None:
     """Two runs on one file at once divide the chunks; each returns when all is through."""

@@ -13,6 +13,7 @@ from ipn.notifications import notification
 
 from payments_async._values.tasks import Tasks
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
+from payments_async.ipn._intake import NOT_STORED
 from payments_async.ipn._with_inbox import Batches
 from payments_async.journal import SqliteJournal
 from payments_async.journal.contract import Arrival, RawNotification, Receipt, StoredEvent
@@ -136,6 +137,27 @@ async def test_a_batch_does_not_wait_for_ever_for_more(tmp_path: Path) -> None:
     sizes = await store(tmp_path / "journal.sqlite", 200, turns=1)
     assert len(sizes) > 1
     assert sizes[0] <= 20
+
+
+class Stuck(SqliteJournal):
+    """A journal that has begun to store something, and never says that it is done."""
+
+    begun: asyncio.Event
+
+    async def receive_all(self, arrivals: Sequence[Arrival], **rest: Any) -> Sequence[Receipt | Exception]:
+        self.begun.set()
+        return await asyncio.Future()
+
+
+async def test_a_notification_whose_storing_is_broken_off(tmp_path: Path) -> None:
+    """It is not answered 200, for it may not be stored: the service sends it again."""
+    async with Stuck(tmp_path / "journal.sqlite") as journal:
+        journal.begun, tasks = asyncio.Event(), Tasks("the test")
+        batches = Batches(journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=tasks)
+        waiting = batches.put(arrival("a"))
+        await journal.begun.wait()
+        await tasks.aclose()
+        assert NOT_STORED == await waiting
 
 
 async def test_many_at_once_are_handled_once_each(tmp_path: Path) -> None:

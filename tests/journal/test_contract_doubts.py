@@ -71,6 +71,18 @@ async def test_a_confirmed_notification_is_not_doubted_by_its_own_repeat(journal
     assert [transaction_id(0)] == [found.transaction_id for found in await journal.final_events(order(0).request_id)]
 
 
+async def test_a_notification_that_is_believed_more_than_before_is_still_in_doubt(journal: Journal) -> None:
+    """An unknown sender told of it first. The service's address does now, and nobody has confirmed it yet."""
+    chunk = await claimed(journal, 1)
+    permit = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    stranger = Arrival(delivery=delivery(b"1"), event=event(0, 0), lease=0, doubt=Doubt.REPORTED)
+    known = stranger._replace(delivery=delivery(b"2"), doubt=Doubt.UNCONFIRMED)
+    for arrival in (stranger, known):
+        await journal.receive_all([arrival], owner="receiver")
+    assert [State.ACCEPTED] == await states(journal)
+
+
 @pytest.mark.parametrize("doubt", [Doubt.REPORTED, Doubt.UNCONFIRMED])
 async def test_what_is_only_doubtful_makes_no_conflict_of_what_is_true(journal: Journal, doubt: Doubt) -> None:
     """A forged failure came first. The genuine success contradicts nothing that anybody believes."""

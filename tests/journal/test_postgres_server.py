@@ -13,6 +13,7 @@ from journal.factories import BATCH, IDENTITY, claimed, loaded, missed, order, o
 from journal.postgres import OwnServer, place_for
 
 from payments_async.journal import (
+    JournalBehind,
     JournalLost,
     JournalReadOnly,
     JournalUnavailable,
@@ -213,6 +214,29 @@ async def test_a_server_put_back_while_a_journal_is_open(server: OwnServer, dsn:
         await asyncio.to_thread(server.start)
         assert not isinstance(await journal.permit(chunk, chunk.orders[0]), Permit)
         assert await is_quarantined(journal)
+
+
+async def test_a_copy_of_the_server_that_goes_on_stops_the_original(server: OwnServer, dsn: str) -> None:
+    """Both call themselves the same: what one of them has permitted, the other one permits no more."""
+    async with PostgresJournal(dsn) as journal:
+        await loaded(journal)
+    await asyncio.to_thread(server.stop)
+    copy = await asyncio.to_thread(server.copied, place_for("twin"))
+    try:
+        for one in (server, copy):
+            await asyncio.to_thread(one.start)
+        async with PostgresJournal(dsn) as journal, PostgresJournal(copy.dsn) as other:
+            chunk = await journal.claim_chunk(BATCH, "worker")
+            theirs = await other.claim_chunk(BATCH, "worker")
+            assert chunk is not None
+            assert theirs is not None
+            await permitted(other, theirs)
+            with pytest.raises(JournalBehind, match="has gone on"):
+                await journal.permit(chunk, chunk.orders[0])
+            assert not isinstance(await journal.permit(chunk, chunk.orders[0]), Permit)
+            assert (await journal.run(BATCH)).quarantined
+    finally:
+        await asyncio.to_thread(copy.remove)
 
 
 async def test_a_namespace_that_was_emptied(server: OwnServer, dsn: str) -> None:
