@@ -3,6 +3,7 @@
 cd tests; python -m mutation                       every mutant, by every judge until one kills it
 cd tests; python -m mutation permit-without-lease  this one
 cd tests; python -m mutation --new --judges contract   those that this judge has not judged yet
+cd tests; python -m mutation --quick --judges simulation --seeds 12   from one process, at a second for four seeds
 cd tests; python -m mutation --controls            whether the judges judge the copy that they are given
 
 Each verdict is kept in `verdicts.tsv` as it falls, so that a run may be stopped, and compared with one of before.
@@ -31,7 +32,7 @@ from typing import NamedTuple
 from memory import keep_files_in_memory
 from mutation import patches, verdicts
 from mutation.mutants import MUTANTS, Mutant
-from mutation.rooms import CHILDREN, comes_by, concerning
+from mutation.rooms import CHILDREN, DATABASES, comes_by, concerning
 from mutation.verdicts import LIVES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,7 +55,6 @@ WARM = (
 )
 LIMIT = 900.0  # seconds for one judge of one mutant
 _MOMENT = 0.05
-_LONGEST = 160  # letters of what killed a mutant
 _GRAIN = 2.0  # seconds: what is compiled is known by the whole second of its source
 _WARMED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # that plugins were imported before
 
@@ -73,6 +73,7 @@ class Options(NamedTuple):
     """How judges judge.
 
     Attributes:
+        seeds, first: Of the simulation: how many, and the first.
         tests: Files or folders in place of those of the mutant's room.
         each: Every judge looks at every mutant, also at one that is dead.
     """
@@ -82,6 +83,7 @@ class Options(NamedTuple):
     tests: tuple[str, ...]
     limit: float
     each: bool = False
+    first: int = 0
 
 
 class Result(NamedTuple):
@@ -124,9 +126,11 @@ def explores(tree: Path, _: Mutant, options: Options) -> Sequence[str]:
     return [sys.executable, "-m", "explorer"]
 
 
-def simulates(tree: Path, _: Mutant, options: Options) -> Sequence[str]:
-    """The simulation's command: its first seeds."""
-    return [str(tree / "tests" / "simulate"), "0", str(options.seeds), "--jobs", "1", "--most", "1"]
+def simulates(tree: Path, mutant: Mutant, options: Options) -> Sequence[str]:
+    """The simulation's command."""
+    seeds = [str(options.first), str(options.first + options.seeds)]
+    database = ["--postgres"] if mutant.file in DATABASES else []
+    return [str(tree / "tests" / "simulate"), *seeds, *database, "--jobs", "1", "--most", "1"]
 
 
 COMMANDS: dict[str, Callable[[Path, Mutant, Options], Sequence[str]]] = {"explorer": explores, "simulation": simulates}
@@ -254,7 +258,7 @@ def last_words(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     named = [line for line in lines if line.startswith(("FAILED", "ERROR")) or ": WRONG: " in line]
     words = (named or lines or ["nothing was said"])[-1 if not named else 0]
-    return words.removeprefix("FAILED").strip(": ").split(" - ")[0].replace("\t", " ")[:_LONGEST]
+    return words.removeprefix("FAILED").strip(": ").split(" - ")[0].replace("\t", " ")[: patches.LONGEST]
 
 
 def control(options: Options) -> bool:
@@ -289,15 +293,17 @@ def main() -> int:
     parser.add_argument("--judges", default="explorer,simulation,contract")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=20, help="of the simulation")
+    parser.add_argument("--first", type=int, default=0, help="seed of the simulation")
     parser.add_argument("--tests", default="", help="in place of those of a mutant's room, by commas")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for one judge")
     parser.add_argument("--controls", action="store_true")
     parser.add_argument("--each", action="store_true", help="every judge looks at every mutant")
-    parser.add_argument("--quick", action="store_true", help="in children of one process, contract and explorer alone")
+    parser.add_argument("--quick", action="store_true", help="in children of one process")
     parser.add_argument("--new", action="store_true", help="those alone that not all of these judges have judged")
+    parser.add_argument("--living", action="store_true", help="those alone that none of these judges has killed")
     chosen = parser.parse_args()
     judges, paths = tuple(chosen.judges.split(",")), tuple(filter(None, chosen.tests.split(",")))
-    options = Options(judges, chosen.seeds, paths, chosen.limit, chosen.each)
+    options = Options(judges, chosen.seeds, paths, chosen.limit, chosen.each, chosen.first)
     for name in WARM:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -310,9 +316,12 @@ def main() -> int:
     if chosen.new:
         kept = verdicts.read()
         wanted = [one for one in wanted if not set(judges) <= kept.get(one.name, {}).keys()]
+    if chosen.living:
+        kept = verdicts.read()
+        wanted = [one for one in wanted if {kept.get(one.name, {}).get(judge, LIVES) for judge in judges} == {LIVES}]
     if chosen.quick:
         for judge in judges:
-            patches.JUDGES[judge](wanted, options.limit, partial(quickly_told, judge))
+            patches.JUDGES[judge](wanted, options, partial(quickly_told, judge))
         return 0
     results = []
     print("name | guard | killed by | seconds | how", flush=True)

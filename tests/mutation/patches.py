@@ -8,11 +8,13 @@ about once more, in a copy of the tree.
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import time
 import types
@@ -20,16 +22,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from mutation.mutants import Mutant
 from mutation.rooms import comes_by, concerning
 
 ROOT = Path(__file__).parent.parent.parent
 Tell: TypeAlias = Callable[[Mutant, str | None, float], None]
+_START = ROOT / "payments_async/testing/_simulation/start.py"
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _MOMENT = 0.02
+LONGEST = 160  # letters of what killed a mutant
 _MOST = 60  # seconds of a processor for one mutant, however busy the machine is
+
+
+class Terms(Protocol):
+    """How judges judge.
+
+    Attributes:
+        limit: Seconds for one judge.
+        seeds, first: Of the simulation: how many, and the first.
+    """
+
+    @property
+    def limit(self) -> float: ...
+    @property
+    def seeds(self) -> int: ...
+    @property
+    def first(self) -> int: ...
 
 
 class Unpatched(Exception):
@@ -51,7 +71,7 @@ def patch(mutant: Mutant) -> None:
     changed = types.ModuleType(name)
     changed.__dict__.update({key: getattr(module, key) for key in ("__file__", "__package__", "__spec__")})
     exec(compile(text.replace(mutant.old, mutant.new), module.__file__, "exec"), changed.__dict__)  # noqa: S102
-    count = _exchange(vars(module), vars(changed), name)
+    count = _exchange(vars(module), vars(changed), module.__file__)
     for key, value in list(vars(changed).items()):
         was = vars(module).get(key)
         if key.startswith("__") or not _is_plain(was) or not _is_plain(value) or was == value:
@@ -74,8 +94,8 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN
 
 
-def _functions(held: Any, name: str) -> Iterator[tuple[str, types.FunctionType]]:
-    """The functions that a module or a class has of its own, by their names."""
+def _functions(held: Any, file: str) -> Iterator[tuple[str, types.FunctionType]]:
+    """The functions in a module or a class that stand in a file, by their names."""
     for value in list(held.values()):
         if isinstance(value, property):
             parts: Sequence[Any] = (value.fget, value.fset)
@@ -83,16 +103,16 @@ def _functions(held: Any, name: str) -> Iterator[tuple[str, types.FunctionType]]
             parts = (getattr(value, "__func__", value),)
         for part in parts:
             one = getattr(part, "__wrapped__", part)
-            if isinstance(one, types.FunctionType) and one.__module__ == name:
+            if isinstance(one, types.FunctionType) and one.__code__.co_filename == file:
                 yield f"{one.__qualname__} {one.__code__.co_argcount}", one
-        if isinstance(value, type) and value.__module__ == name:
-            yield from _functions(vars(value), name)
+        if isinstance(value, type):
+            yield from _functions(vars(value), file)
 
 
-def _exchange(was: Any, changed: Any, name: str) -> int:
+def _exchange(was: Any, changed: Any, file: str) -> int:
     """Give functions the code that they have in the changed module; tells how many differ."""
-    new, count = dict(_functions(changed, name)), 0
-    for key, function in _functions(was, name):
+    new, count = dict(_functions(changed, file)), 0
+    for key, function in _functions(was, file):
         other = new.get(key)
         if other is None or len(other.__code__.co_freevars) != len(function.__code__.co_freevars):
             continue
@@ -182,6 +202,7 @@ def items_for(items: Sequence[Any], mutant: Mutant) -> list[Any]:
     """The tests that concern a mutant: those whose names share the most words with its guard first, then by its room."""
     room = concerning(mutant.file)
     unwanted = "sqlite" if "-k=not sqlite" in room else "postgres"
+    has_slow = "-m=slow or not slow" in room
     places = {path: place for place, path in enumerate(room) if "/test_model" not in path}  # those take long
     wanted = _stems(f"{mutant.name} {mutant.guard}")
 
@@ -189,9 +210,8 @@ def items_for(items: Sequence[Any], mutant: Mutant) -> list[Any]:
         path, _, name = item.nodeid.partition("::")
         return -len(wanted & _stems(name)), places[path]
 
-    return sorted(
-        (one for one in items if unwanted not in one.nodeid and one.nodeid.partition("::")[0] in places), key=rank
-    )
+    found = [one for one in items if unwanted not in one.nodeid and one.nodeid.partition("::")[0] in places]
+    return sorted((one for one in found if has_slow or one.get_closest_marker("slow") is None), key=rank)
 
 
 def _stems(text: str) -> set[str]:
@@ -209,16 +229,16 @@ def first_failure(session: Any, items: Sequence[Any]) -> str:
     return ""
 
 
-def test(mutants: Sequence[Mutant], limit: float, tell: Tell) -> None:
+def test(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
     """Let the tests judge these mutants."""
     os.chdir(ROOT)
     pytest = importlib.import_module("pytest")
     rooms = dict.fromkeys(path for mutant in mutants for path in concerning(mutant.file) if not path.startswith("-"))
-    options = ("-q", "-s", "-x", "-n0", "-p", "no:cacheprovider", "--no-header", "-W", "ignore")
-    pytest.main([*options, *rooms], plugins=[Collected(mutants, limit, tell)])
+    options = ("-q", "-s", "-x", "-n0", "-m=slow or not slow", "-p", "no:cacheprovider", "--no-header", "-W", "ignore")
+    pytest.main([*options, *rooms], plugins=[Collected(mutants, terms.limit, tell)])
 
 
-def explore(mutants: Sequence[Mutant], limit: float, tell: Tell) -> None:
+def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
     """Let the explorer judge these mutants."""
     searches, plans = importlib.import_module("explorer.searches"), importlib.import_module("explorer.plans")
     logging.disable(logging.CRITICAL)
@@ -232,8 +252,27 @@ def explore(mutants: Sequence[Mutant], limit: float, tell: Tell) -> None:
 
     for mutant in mutants:
         of_file = comes_by("explorer", mutant.file)
-        self_said = in_a_child(mutant, first_wrong, limit) if of_file else ("", 0.0)
+        self_said = in_a_child(mutant, first_wrong, terms.limit) if of_file else ("", 0.0)
         tell(mutant, *self_said)
 
 
-JUDGES: Mapping[str, Callable[[Sequence[Mutant], float, Tell], None]] = {"contract": test, "explorer": explore}
+def simulate(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
+    """Let the simulation judge these mutants, in an interpreter of its own, whose clocks are its own."""
+    seen = {mutant.name: mutant for mutant in mutants if comes_by("simulation", mutant.file)}
+    for mutant in mutants:
+        if mutant.name not in seen:
+            tell(mutant, "", 0.0)
+    seeds = (str(terms.first), str(terms.first + terms.seeds))
+    command = [sys.executable, str(_START), "mutation.seeds", *seeds, str(terms.limit), *seen]
+    with subprocess.Popen(command, cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True) as judge:
+        assert judge.stdout is not None
+        for line in judge.stdout:
+            name, words, seconds = json.loads(line)
+            tell(seen[name], words, seconds)
+
+
+JUDGES: Mapping[str, Callable[[Sequence[Mutant], Terms, Tell], None]] = {
+    "contract": test,
+    "explorer": explore,
+    "simulation": simulate,
+}
