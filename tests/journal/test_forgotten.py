@@ -669,6 +669,32 @@ async def test_a_backup_that_is_put_back_beside_the_log_of_later(path: Path) -> 
         await sends(path)
 
 
+@pytest.mark.parametrize("known", [0, 1, 2])
+async def test_a_small_backup_that_is_put_back_beside_the_log_of_later(path: Path, known: int) -> None:
+    """All orders and sums are in the log, and an index is that of the backup: it finds no order by its request id."""
+    async with SqliteJournal(path) as journal:
+        for number in range(known):
+            await journal.open_run(f"before {number}", IDENTITY)
+            await journal.load(f"before {number}", orders(3, batch=f"before {number}"), owner="loader")
+    backup = path.read_bytes()
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+    tests = str(Path(__file__).parent.parent)
+    subprocess.run([sys.executable, "-c", _LATER, str(path)], check=False, env={**os.environ, "PYTHONPATH": tests})
+    assert path.with_name("journal.db-wal").stat().st_size
+    with path.open("r+b") as file:
+        file.write(backup)
+    for _ in range(2):  # nor does refusing it bring the log into the file
+        with pytest.raises(JournalCorrupt, match="-wal beside it is that of another time"):
+            await sends(path)
+    with closing(SqliteJournal(path)._database.open_examiner()):
+        pass
+    path.with_name("journal.db-wal").unlink()
+    path.with_name("journal.db-shm").unlink()
+    async with SqliteJournal(path) as journal:
+        assert known == len([run for run in await journal.runs() if run.quarantined_at is not None])
+
+
 async def test_a_log_that_is_lost_after_orders_were_sent(path: Path) -> None:
     """Its orders are in the file, which knows that it is behind: nothing is sent again."""
     killed(path, "sent")

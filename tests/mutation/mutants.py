@@ -1340,10 +1340,10 @@ MUTANTS = (
     ),
     Mutant(
         "foreign-log-goes-unnoticed",
-        IDENTITY,
+        OPENING,
         "a file is not opened with a log of another time",
-        "        if found is not None:\n            raise JournalCorrupt(",
-        "        if False:\n            raise JournalCorrupt(",
+        "    if is_mixed:  # whatever else",
+        "    if False:  # whatever else",
     ),
     Mutant(
         "behind-goes-on",

@@ -105,7 +105,7 @@ class SqliteDatabase:
             memory = self.recall()
             self.is_new = self._make(memory)
             self._epoch.check_unmixed()
-            has_log = _opening.has_log(self.place)
+            _opening.check_log(self.place, str(self._path))
             connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
             try:
                 check_here(_facts_in(connection), str(self._path))
@@ -113,8 +113,6 @@ class SqliteDatabase:
             except NotAJournal:
                 self._epoch.check_absent(memory)  # what was there says more
                 raise
-            if has_log:
-                self._epoch.check_log(connection)
             self._epoch.begin(connection, memory)
             self._warn()
         except Exception as error:
@@ -251,7 +249,7 @@ class SqliteDatabase:
         """A connection that only reads. Raises ``NotAJournal`` where there is no file."""
         if not self.exists():
             raise NotAJournal(f"there is no file {self._path}")
-        connection = _opening.open_reader(self.place, busy_timeout=self._busy_timeout)
+        connection = _opening.open_examiner(self.place, busy_timeout=self._busy_timeout)
         try:
             if not _opening.version_in(connection).number:
                 raise NotAJournal(f"{self._path}: the file is empty")
@@ -320,6 +318,7 @@ class SqliteDatabase:
         """The file as it is, for a moment."""
         if not self.exists():
             raise NotAJournal(f"there is no file {self._path}")
+        _opening.check_log(self.place, str(self._path))
         connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
         try:
             yield connection

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, quarantine_all, unseen_at
-from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
+from payments_async.journal._faults import JournalBehind, JournalLost, JournalUnavailable
 from payments_async.journal._machine._files import birth_of, inode_of
 from payments_async.journal._machine._memory import Anchor, Memory
 from payments_async.journal._sqlite._opening import ARRIVED, STEPS, files_of
 from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
-from payments_async.journal._statements._entries import Commit, run_in
+from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
 
@@ -151,27 +151,6 @@ class Epoch:
         """
         self._remember_by(memory)
         self._marked()
-
-    def check_log(self, connection: Connection) -> None:
-        """Whether the log beside the file is its own.
-
-        A backup that is put back beside the log of later is a mixture: the count of commits is that of the log, and
-        what was written before the log began is that of the backup. Only the sums show it.
-
-        Raises:
-            JournalCorrupt: It is not.
-        """
-        found = connection.execute(
-            f"""SELECT 1 FROM (SELECT run, state, count FROM progress
-            UNION ALL SELECT {run_in("id")}, state, -count(*) FROM outbox GROUP BY 1, 2
-            UNION ALL SELECT {run_in("id")}, state, -count(*) FROM archived GROUP BY 1, 2)
-            GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""  # noqa: S608 - no value in it
-        ).fetchone()
-        if found is not None:
-            raise JournalCorrupt(
-                f"{self._named}: the file was restored, and the -wal beside it is that of another time; without that "
-                "it is the backup, and in quarantine"
-            )
 
     def begin(self, connection: Connection, memory: Memory | None) -> None:
         """Quarantine every unfinished chunk if the file is not the one it was.

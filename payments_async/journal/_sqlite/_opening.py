@@ -14,6 +14,8 @@ from pathlib import Path
 from payments_async.journal._engine._request_keys import SINCE, write_keys
 from payments_async.journal._engine._tables import KEYED, TABLES
 from payments_async.journal._faults import (
+    JournalCorrupt,
+    JournalError,
     JournalOutdated,
     JournalReadOnly,
     JournalUnavailable,
@@ -35,6 +37,10 @@ _SEALS = "moved_"  # how the names of triggers begin
 _MOUNTS = Path("/proc/self/mountinfo")
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
+_SUMS = f"""SELECT 1 FROM (SELECT run, state, count FROM progress
+    UNION ALL SELECT {run_in("id")}, state, -count(*) FROM outbox GROUP BY 1, 2
+    UNION ALL SELECT {run_in("id")}, state, -count(*) FROM archived GROUP BY 1, 2)
+    GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""  # noqa: S608 - no value in it
 _FIRST = (
     *TABLES,
     # Changes are written by a trigger that is made with the first outbox (``WRITES_CHANGES``): to a journal of batches
@@ -146,10 +152,32 @@ def _is_mounted(path: Path) -> bool:
     return any(mount.split()[4] == place for mount in mounts)
 
 
-def has_log(path: Path) -> bool:
-    """Whether commits lie in the log beside the file: another process has it open, or one died."""
+def check_log(path: Path, named: str) -> None:
+    """Whether the log beside the file is its own, before anything brings it into the file.
+
+    A backup that is put back beside the log of later is a mixture: the count of commits is that of the log, and what
+    was written before the log began is that of the backup. It shows in the sums, or in an index that lacks the orders
+    of later, by which none of them would be found. To read both takes 0.1 s for 100,000 orders; where there is no log,
+    nothing is read.
+
+    Raises:
+        JournalCorrupt: It is not. Both are left as they are.
+    """
     _, log, _ = files_of(path)
-    return log.exists() and log.stat().st_size > 0
+    if not path.exists() or not log.exists() or not log.stat().st_size:
+        return
+    try:
+        with closing(open_examiner(path, busy_timeout=0.0)) as connection:
+            (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            is_mixed = flaw != "ok" or connection.execute(_SUMS).fetchone() is not None
+    except (sqlite3.Error, JournalError) as error:
+        code = getattr(error, "sqlite_errorcode", 0)
+        is_mixed = isinstance(error, JournalCorrupt) or code & 0xFF == sqlite3.SQLITE_CORRUPT
+    if is_mixed:  # whatever else is wrong, opening it says
+        raise JournalCorrupt(
+            f"{named}: the file was restored, and the -wal beside it is that of another time; without that it is the "
+            "backup, and in quarantine"
+        )
 
 
 def files_of(path: Path) -> list[Path]:
@@ -162,18 +190,26 @@ def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     return _connect(path, busy_timeout, lambda connection: connection.execute("PRAGMA query_only = ON"))
 
 
+def open_examiner(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
+    """A connection that cannot write: closing it does not bring the log into the file, as closing any other does."""
+    return _connect(path, busy_timeout, lambda _: None, mode="ro")
+
+
 def version_of(connection: Connection) -> int:
     """A number that is another one after every commit of any other connection."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
 
 
-def _connect(path: Path, busy_timeout: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+def _connect(
+    path: Path, busy_timeout: float, prepare: Callable[[sqlite3.Connection], object], *, mode: str = "rwc"
+) -> sqlite3.Connection:
     """A connection that is prepared for its use, or none. Raises ``JournalError``."""
     try:
         connection = sqlite3.connect(
-            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
+            f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=busy_timeout, isolation_level=None,
+            check_same_thread=False, cached_statements=256,
+        )  # fmt: skip
     except sqlite3.Error as error:
         raise translated(error, path) from error
     try:

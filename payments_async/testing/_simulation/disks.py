@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from payments_async.journal._machine import _departures, _memory
 from payments_async.testing._simulation.loops import SimulatedLoop
@@ -147,7 +148,7 @@ class Disk:
             _disk = disk
 
         def connected(database: Any, *args: Any, **options: Any) -> sqlite3.Connection:
-            path = os.path.realpath(database) if database != ":memory:" else ""
+            path = os.path.realpath(_file_of(database)) if database != ":memory:" else ""
             if disk.strikes_now(path, fills=False):
                 raise disk.failure()
             made: sqlite3.Connection = connect(database, *args, **({"factory": Failing} | options))
@@ -331,6 +332,12 @@ class _System:
 
 
 _MACHINE = _Machine()
+
+
+def _file_of(database: Any) -> str:
+    """Where a database lies that may be named by a URI."""
+    name = os.fspath(database)
+    return unquote(urlsplit(name).path) if name.startswith("file:") else name
 
 
 def _path_of(file: Any) -> str:
