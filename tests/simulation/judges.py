@@ -264,12 +264,14 @@ class Judge:
 
         An accepted one may where the service has not ended it. Or its notification is lost, and no status filter is
         believed: the service ignores the filter, or never counts its rows. An unknown one may where
-        the service never had it, and no list with a count proves that.
+        the service never had it, and no list with a count proves that. A planned one may where the journal was put
+        back: its outbox waits for such lists, until a person names an order of its own.
         """
         has = self._world.has
         if row.state == "accepted":
             return "PROCESSING" in status or has("ignores_status_filter") or has("no_total")
-        return row.state == "unknown" and has("no_total") and not status
+        stays = {"unknown", "planned"} if self._world.machine.has_forgotten else {"unknown"}
+        return row.state in stays and has("no_total") and not status
 
     # --- at the end
 

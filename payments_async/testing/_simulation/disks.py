@@ -29,6 +29,7 @@ _FILLS = ("write", "pwrite", "posix_fallocate", "link", "mkdir", "rename", "repl
 _TOUCHES = ("fsync", "unlink", "ftruncate")
 _VERSIONS = 4  # of a small file, from which a power cut chooses
 _FULL = 2  # of PRAGMA synchronous
+_open = os.open  # what looks from outside is not struck
 
 
 class Disk:
@@ -345,7 +346,7 @@ def _path_of(file: Any) -> str:
 
 
 def _read(path: str) -> bytes:
-    number = os.open(path, os.O_RDONLY)
+    number = _open(path, os.O_RDONLY)
     try:
         return os.pread(number, os.fstat(number).st_size, 0)
     finally:
@@ -362,13 +363,13 @@ def put_back(path: str, content: tuple[bytes | None, ...]) -> None:
     for end, data in zip(("", "-wal"), content, strict=True):
         if data is None:
             Path(f"{path}{end}").unlink(missing_ok=True)
-        else:
+        elif Path(path).parent.exists():  # its folder may be lost as well
             _write(f"{path}{end}", data)
     Path(f"{path}-shm").unlink(missing_ok=True)
 
 
 def _write(path: str, data: bytes) -> None:
-    number = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    number = _open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         os.ftruncate(number, 0)
         os.pwrite(number, data, 0)
