@@ -695,6 +695,21 @@ async def test_a_small_backup_that_is_put_back_beside_the_log_of_later(path: Pat
         assert known == len([run for run in await journal.runs() if run.quarantined_at is not None])
 
 
+async def test_a_backup_that_is_put_over_a_journal_while_it_is_open(path: Path) -> None:
+    """What the process writes comes into another file than it has read: the next one does not take that for whole."""
+    async with SqliteJournal(path):
+        pass
+    backup = path.read_bytes()
+    async with SqliteJournal(path) as journal:
+        await loaded(journal, 300)
+    async with SqliteJournal(path) as journal:
+        await sent(journal, 5)
+        path.write_bytes(backup)  # as `cp` does
+    for _ in range(2):
+        with pytest.raises(JournalCorrupt, match="of another time"):
+            await sends(path)
+
+
 async def test_a_log_that_is_lost_after_orders_were_sent(path: Path) -> None:
     """Its orders are in the file, which knows that it is behind: nothing is sent again."""
     killed(path, "sent")

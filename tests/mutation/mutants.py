@@ -1342,8 +1342,8 @@ MUTANTS = (
         "foreign-log-goes-unnoticed",
         OPENING,
         "a file is not opened with a log of another time",
-        "    if is_mixed:  # whatever else",
-        "    if False:  # whatever else",
+        '    if flaw == "ok":\n        return\n',
+        "    if True:\n        return\n",
     ),
     Mutant(
         "behind-goes-on",

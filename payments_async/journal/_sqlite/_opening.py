@@ -152,32 +152,42 @@ def _is_mounted(path: Path) -> bool:
     return any(mount.split()[4] == place for mount in mounts)
 
 
-def check_log(path: Path, named: str) -> None:
-    """Whether the log beside the file is its own, before anything brings it into the file.
+def check_whole(path: Path, named: str) -> None:
+    """Whether file and log are of one time, before anything brings the log into the file.
 
     A backup that is put back beside the log of later is a mixture: the count of commits is that of the log, and what
     was written before the log began is that of the backup. It shows in the sums, or in an index that lacks the orders
-    of later, by which none of them would be found. To read both takes 0.1 s for 100,000 orders; where there is no log,
-    nothing is read.
+    of later, by which none of them would be found. One that was put back while a process had the journal open is such
+    a mixture once that has closed it. To read it takes 0.1 s for 100,000 orders.
 
     Raises:
-        JournalCorrupt: It is not. Both are left as they are.
+        JournalCorrupt: They are not. Both are left as they are.
     """
-    _, log, _ = files_of(path)
-    if not path.exists() or not log.exists() or not log.stat().st_size:
+    if not path.exists() or not path.stat().st_size:
         return
+    flaw, has_log = "", _has_log(path)
     try:
         with closing(open_examiner(path, busy_timeout=0.0)) as connection:
             (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            is_mixed = flaw != "ok" or connection.execute(_SUMS).fetchone() is not None
-    except (sqlite3.Error, JournalError) as error:
-        code = getattr(error, "sqlite_errorcode", 0)
-        is_mixed = isinstance(error, JournalCorrupt) or code & 0xFF == sqlite3.SQLITE_CORRUPT
-    if is_mixed:  # whatever else is wrong, opening it says
+            if flaw == "ok" and has_log and connection.execute(_SUMS).fetchone() is not None:
+                flaw = "the sums are those of other orders"
+    except (sqlite3.Error, JournalError) as error:  # whatever else is wrong, opening it says
+        is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+        flaw = str(error) if is_damaged or isinstance(error, JournalCorrupt) else "ok"
+    if flaw == "ok":
+        return
+    if has_log:
         raise JournalCorrupt(
             f"{named}: the file was restored, and the -wal beside it is that of another time; without that it is the "
-            "backup, and in quarantine"
+            f"backup, and in quarantine ({flaw})"
         )
+    raise JournalCorrupt(f"{named}: a part of the file is of another time, or damaged ({flaw})")
+
+
+def _has_log(path: Path) -> bool:
+    """Whether commits lie in the log beside the file: another process has it open, or one died."""
+    _, log, _ = files_of(path)
+    return log.exists() and log.stat().st_size > 0
 
 
 def files_of(path: Path) -> list[Path]:
