@@ -105,7 +105,7 @@ class SqliteDatabase:
             memory = self.recall()
             self.is_new = self._make(memory)
             self._epoch.check_unmixed()
-            _opening.check_whole(self.place, str(self._path))
+            _opening.check_whole(self.place, str(self._path), busy_timeout=self._busy_timeout)
             connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
             try:
                 check_here(_facts_in(connection), str(self._path))
@@ -318,7 +318,7 @@ class SqliteDatabase:
         """The file as it is, for a moment."""
         if not self.exists():
             raise NotAJournal(f"there is no file {self._path}")
-        _opening.check_whole(self.place, str(self._path))
+        _opening.check_whole(self.place, str(self._path), busy_timeout=self._busy_timeout)
         connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
         try:
             yield connection

@@ -152,7 +152,7 @@ def _is_mounted(path: Path) -> bool:
     return any(mount.split()[4] == place for mount in mounts)
 
 
-def check_whole(path: Path, named: str) -> None:
+def check_whole(path: Path, named: str, *, busy_timeout: float) -> None:
     """Whether file and log are of one time, before anything brings the log into the file.
 
     A backup that is put back beside the log of later is a mixture: the count of commits is that of the log, and what
@@ -167,7 +167,7 @@ def check_whole(path: Path, named: str) -> None:
         return
     flaw, has_log = "", _has_log(path)
     try:
-        with closing(open_examiner(path, busy_timeout=0.0)) as connection:
+        with closing(open_examiner(path, busy_timeout=busy_timeout)) as connection:
             (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             if flaw == "ok" and has_log and connection.execute(_SUMS).fetchone() is not None:
                 flaw = "the sums are those of other orders"
