@@ -62,6 +62,7 @@ class Judge:
         rows: Orders at the last look, by their ids in small letters.
         waits_for_a_person: Whether there was anything parked or paused then, as far as is known.
         receives: The application that has told the service its address.
+        forged: Bodies of notifications that are not true.
     """
 
     def __init__(self, world: World) -> None:
@@ -69,6 +70,7 @@ class Judge:
         self.rows: dict[str, Row] = {}
         self.waits_for_a_person = True
         self.receives = 0
+        self.forged: set[bytes] = set()
         self._executed: dict[str, list[int]] = {}  # which of the ledger's rows, by the id in small letters
         self._listed_at: list[float] = []  # when each of the ledger's rows was first to be seen in a list
         self._lists: dict[str, list[float]] = {}  # when a complete one was begun, by the batch it was read for
@@ -264,14 +266,16 @@ class Judge:
 
         An accepted one may where the service has not ended it. Or its notification is lost, and no status filter is
         believed: the service ignores the filter, or never counts its rows. An unknown one may where
-        the service never had it, and no list with a count proves that. A planned one may where the journal was put
-        back: its outbox waits for such lists, until a person names an order of its own.
+        the service never had it, and no list proves that: none counts its rows, or shows an order of the same batch.
+        A planned one may where the journal was put back: its outbox waits for such lists, until a person names an
+        order of its own.
         """
         has = self._world.has
         if row.state == "accepted":
             return "PROCESSING" in status or has("ignores_status_filter") or has("no_total")
         stays = {"unknown", "planned"} if self._world.machine.has_forgotten else {"unknown"}
-        return row.state in stays and has("no_total") and not status
+        is_proved = not has("no_total") and row.batch_id in {one.batch_id for one in self._world.sandbox.ledger}
+        return row.state in stays and not status and not is_proved
 
     # --- at the end
 
@@ -308,6 +312,7 @@ class Judge:
         if found := self._unrest():
             faults.append("not at rest: " + "; ".join(found))
         self._judge_inbox()
+        self._judge_forgeries()
         self._judge_leases()
         self._judge_closed()
         await self._judge_advice(executions)
@@ -329,6 +334,14 @@ class Judge:
         lost = [one for one in self._world.sandbox.deliveries if one.status == 200 and one.body not in stored]
         for attempt in lost[:3]:
             self._world.faults.append(f"a notification was answered 200 and is not stored: {attempt.request_id}")
+
+    def _judge_forgeries(self) -> None:
+        """Whatever was forged is evidence of nothing; a service that reverses may come to say the same."""
+        if self.forged and not self._world.plan.is_postgres and not self._world.has("reversed"):
+            (believed,) = self._read(("SELECT body FROM ipn_event WHERE doubt IS NULL",)) or [[]]
+            self._world.faults += [
+                f"a forged notification was believed: {body!r}" for (body,) in believed if body in self.forged
+            ]
 
     def _judge_leases(self) -> None:
         """A process that is gone holds nothing."""

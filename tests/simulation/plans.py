@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import attrs
+from simulation import strangers
 from simulation.machines import drawn
 
 from payments_async.sandbox import Fault
@@ -105,7 +106,7 @@ class Plan:
             gifts=chance.choice([0, 0, 4]),
             applications=chance.choice([1, 1, 2, 2, 3]),
             handlers=chance.choice([1, 1, 3]),
-            faults=(*faults, *of_machine, *approvers),
+            faults=(*faults, *of_machine, *approvers, *strangers.drawn(seed)),
             blows=tuple(sorted(blows, key=lambda blow: blow.at)),
             trouble=trouble,
             confirms=chance.random() < 0.5,

@@ -18,6 +18,7 @@ from bulk.worlds import payout
 from simulation.judges import Judge
 from simulation.machines import Machine, is_of_the_journal
 from simulation.plans import SERVICE, Blow, Plan
+from simulation.strangers import Forger, Mistaken, begin_to_lie
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async._values.tasks import TaskCancelled
@@ -39,7 +40,7 @@ from payments_async.journal import (
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import HandlerPolicy, Outbox, _crew, _outbox, _settling
-from payments_async.sandbox import Quirks, Sandbox
+from payments_async.sandbox import Fault, Quirks, Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.networks import Network, Weather
 from payments_async.testing._simulation.processes import Process
@@ -173,13 +174,22 @@ class World:
             next_page_lies=self.has("lying_next_page"),
             default_page_size=2 if self.has("small_pages") else 20,
             max_page_size=3 if self.has("small_pages") else 100,
+            record_has_status=self.has("forgeries"),  # else none is found out that says the contrary of the truth
         )
         async with Sandbox(quirks=quirks, seed=self.plan.seed, clock=_Clock(self.loop), ipn_attempts=50) as sandbox:
             ready.set_result(sandbox)
             await asyncio.Event().wait()
 
     def _begin_trouble(self) -> None:
-        self.sandbox.chaos({fault: 0.15 for name, fault in SERVICE.items() if self.has(name)}, seed=self.plan.seed)
+        chaos = {fault: 0.15 for name, fault in SERVICE.items() if self.has(name)}
+        if self.has("lies"):
+            begin_to_lie(self.plan.seed)
+            chaos |= {Fault.ERROR_BEFORE: 0.3, Fault.ERROR_AFTER: 0.4}
+        if self.has("forgeries"):
+            Forger(self).begin()
+        if self.has("second_journal") and not self.machine.exists and not self.plan.is_postgres:
+            Mistaken(self).begin()
+        self.sandbox.chaos(chaos, seed=self.plan.seed)
         self.network.weather = Weather(
             latency=2.0 if self.has("slow_line") else 0.01,
             cut=0.15 if self.has("cut") else 0.0,

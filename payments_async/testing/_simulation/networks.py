@@ -305,9 +305,11 @@ class Network:
         listener = self.listeners.get(port)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed")
-        there, here = ("127.0.0.1", port), ("127.0.0.1", next(self._ports) + 20000)
+        process = CURRENT.get()
+        there = "127.0.0.1", port
+        here = "127.0.0.1" if process is None else process.address, next(self._ports) + 20000
         self.connections += 1
-        near, far = End(self, CURRENT.get(), here, there), End(self, listener.owner, there, here)
+        near, far = End(self, process, here, there), End(self, listener.owner, there, here)
         near.peer, far.peer = far, near
         self._draw(near, far)
         near.protocol = factory()

@@ -32,6 +32,7 @@ class Process:
         is_stopped: It stands still, as by SIGSTOP.
         clocks: What its clocks show beside true time, all of them added.
         mute_until, deaf_until: Seconds at which what it sends arrives again, and what is sent to it.
+        address: Of its machine, as others see it.
         doom: Decides at each point where it may die, which is named; ``None`` while it may not.
     """
 
@@ -40,6 +41,7 @@ class Process:
         self.is_dead = False
         self.is_stopped = False
         self.mute_until = self.deaf_until = 0.0
+        self.address = "127.0.0.1"
         self.doom: Callable[[str], bool] | None = None
         self.ends: dict[End, None] = {}
         self.listeners: dict[Listener, None] = {}
