@@ -94,8 +94,9 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN
 
 
-def _functions(held: Any, file: str) -> Iterator[tuple[str, types.FunctionType]]:
+def _functions(held: Any, file: str, seen: set[int] | None = None) -> Iterator[tuple[str, types.FunctionType]]:
     """The functions in a module or a class that stand in a file, by their names."""
+    seen = set() if seen is None else seen
     for value in list(held.values()):
         if isinstance(value, property):
             parts: Sequence[Any] = (value.fget, value.fset)
@@ -105,8 +106,9 @@ def _functions(held: Any, file: str) -> Iterator[tuple[str, types.FunctionType]]
             one = getattr(part, "__wrapped__", part)
             if isinstance(one, types.FunctionType) and one.__code__.co_filename == file:
                 yield f"{one.__qualname__} {one.__code__.co_argcount}", one
-        if isinstance(value, type):
-            yield from _functions(vars(value), file)
+        if isinstance(value, type) and id(value) not in seen:
+            seen.add(id(value))
+            yield from _functions(vars(value), file, seen)
 
 
 def _exchange(was: Any, changed: Any, file: str) -> int:
@@ -262,7 +264,7 @@ def simulate(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
     for mutant in mutants:
         if mutant.name not in seen:
             tell(mutant, "", 0.0)
-    seeds = (str(terms.first), str(terms.first + terms.seeds))
+    seeds = (str(terms.first), str(terms.seeds))
     command = [sys.executable, str(_START), "mutation.seeds", *seeds, str(terms.limit), *seen]
     with subprocess.Popen(command, cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True) as judge:
         assert judge.stdout is not None

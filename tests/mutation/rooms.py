@@ -228,15 +228,38 @@ _UNSEEN: Mapping[str, frozenset[str]] = {
         *(mutants.ENTRIES, mutants.HISTORY, mutants.NOTIFICATIONS, mutants.QUARANTINE, mutants.RECONCILE),
         *(mutants.SWEEPS, mutants.IDS, mutants.DEADLINES),
     },
-    "simulation": frozenset({mutants.APPROVALS, mutants.TRAY}),
+    "simulation": frozenset({mutants.TRAY}),
 }  # fmt: skip
 DATABASES = frozenset({mutants.SERVER})  # files that the simulation runs with a journal in PostgreSQL alone
+_FILES = ("put_back", "copy", "lose", "replace")
+_LISTS = ("late", "unstable", "ignores_status_filter", "no_total", "lying_total", "small_pages", "lying_next_page")
+_STANDSTILLS = ("stop", "suspend", "pause", "kill")
+# What has to go wrong before a guard of a file is needed: only such seeds are asked about it.
+_FAULTS: Mapping[str, tuple[str, ...]] = {
+    mutants.REPLIES: ("lies",),
+    **dict.fromkeys((mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.NOTIFICATIONS), ("forgeries",)),
+    mutants.MEMORY: ("second_journal", *_FILES),
+    **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.QUARANTINE, mutants.JOURNAL), _FILES),
+    **dict.fromkeys((mutants.RUN, mutants.OUTBOX, mutants.STANDING), (*_FILES, "suspend", "pause")),
+    mutants.DEPARTURES: ("kill", "power_cut", "crash_points"),
+    **dict.fromkeys((mutants.PERMITS, mutants.LEASES), _STANDSTILLS),
+    mutants.CREW: (*_STANDSTILLS, "cancel", "sends_again"),
+    **dict.fromkeys((mutants.EXECUTOR, mutants.TRANSPORT, mutants.BOOKS), ("cut", "lost_after", "cancel", "twice")),
+    mutants.WRITER: ("disk_errors", "disk_full", "power_cut"),
+    **dict.fromkeys((mutants.SWEEPS, mutants.PASSES, mutants.LISTS, mutants.STATUSES, mutants.RECONCILE), _LISTS),
+    mutants.TELLING: ("handlers_fail",),
+}
 CHILDREN = ("-k=taken_twice or forked_child", "tests/journal/test_departures.py")  # they start processes
 
 
 def concerning(file: str) -> tuple[str, ...]:
     """Paths of the tests that concern the guards of a file, with options for pytest before them."""
     return _OF[file]
+
+
+def faults(file: str) -> tuple[str, ...]:
+    """Faults of a simulation of which one has to exist where the guards of a file are judged; empty where any will do."""
+    return _FAULTS.get(file, ())
 
 
 def comes_by(judge: str, file: str) -> bool:
