@@ -37,22 +37,6 @@ from mutation.verdicts import LIVES
 
 ROOT = Path(__file__).parent.parent.parent
 COPIED = ("payments_async", "tests", "examples", "pyproject.toml", "README.md")
-# Imported before a judge is forked off: a half of what a few tests cost. Nothing of the package is among them.
-WARM = (
-    *(
-        "aiohttp.web",
-        "attrs",
-        "cattrs",
-        "jinja2",
-        "msgspec",
-        "opentelemetry",
-        "platformdirs",
-        "psycopg",
-        "rich.console",
-    ),
-    *("sqlite3", "typer", "yarl", "pytest", "aioresponses", "hypothesis.stateful", "pytest_asyncio.plugin"),
-    *("pytest_cov.plugin", "xdist.dsession", "_hypothesis_pytestplugin"),
-)
 LIMIT = 900.0  # seconds for one judge of one mutant
 _MOMENT = 0.05
 _GRAIN = 2.0  # seconds: what is compiled is known by the whole second of its source
@@ -304,7 +288,7 @@ def main() -> int:
     chosen = parser.parse_args()
     judges, paths = tuple(chosen.judges.split(",")), tuple(filter(None, chosen.tests.split(",")))
     options = Options(judges, chosen.seeds, paths, chosen.limit, chosen.each, chosen.first)
-    for name in WARM:
+    for name in patches.WARM:
         with suppress(ImportError):
             importlib.import_module(name)
     if chosen.controls:

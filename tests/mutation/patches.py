@@ -1,13 +1,15 @@
-"""Judge mutants without starting anew: all is imported and collected once, and each mutant gets a child of its own.
+"""Judge mutants without starting anew: each mutant gets a child of its own, and judges share what is imported before.
 
-In the child the functions of the mutant's module have other code, and what its module holds in texts and numbers is
-exchanged wherever it was imported. What a process does that a test starts is not changed: who survives here is asked
+For the explorer and the simulation the child imports the package with the mutant's file changed. For the tests all is
+imported and collected once: in the child the functions of the mutant's module have other code, and what its module holds in texts and numbers is
+exchanged wherever it was imported, but not what was made of it. What a process does that a test starts is not changed: who survives here is asked
 about once more, in a copy of the tree.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import json
 import logging
 import os
@@ -30,6 +32,22 @@ from mutation.rooms import comes_by, concerning
 ROOT = Path(__file__).parent.parent.parent
 Tell: TypeAlias = Callable[[Mutant, str | None, float], None]
 _START = ROOT / "payments_async/testing/_simulation/start.py"
+# Imported before a judge is forked off: a half of what a few tests cost. Nothing of the package is among them.
+WARM = (
+    *(
+        "aiohttp.web",
+        "attrs",
+        "cattrs",
+        "jinja2",
+        "msgspec",
+        "opentelemetry",
+        "platformdirs",
+        "psycopg",
+        "rich.console",
+    ),
+    *("sqlite3", "typer", "yarl", "pytest", "aioresponses", "hypothesis.stateful", "pytest_asyncio.plugin"),
+    *("pytest_cov.plugin", "xdist.dsession", "_hypothesis_pytestplugin"),
+)
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _MOMENT = 0.02
 LONGEST = 160  # letters of what killed a mutant
@@ -85,6 +103,28 @@ def patch(mutant: Mutant) -> None:
         raise Unpatched(mutant.name)
 
 
+def import_changed(mutant: Mutant) -> None:
+    """Let the package be this mutant where it is imported from here on, in this process, which has not imported it."""
+    name = "payments_async." + mutant.file.removesuffix(".py").replace("/", ".")
+
+    class Finder:
+        @staticmethod
+        def find_spec(fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+            if fullname != name:
+                return None
+            spec: Any = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+            text = Path(spec.origin).read_text()
+            if text.count(mutant.old) != 1:
+                raise ValueError(f"{mutant.name}: its text does not stand once in {mutant.file}")
+            changed = compile(text.replace(mutant.old, mutant.new), spec.origin, "exec")
+            spec.loader.get_code = lambda _: changed
+            return spec
+
+    if "payments_async" in sys.modules:
+        raise ValueError("it is imported already")
+    sys.meta_path.insert(0, Finder)
+
+
 def _is_plain(value: Any) -> bool:
     """Whether a value is made of texts and numbers alone, so that it is of no class of the changed module."""
     if isinstance(value, tuple | frozenset | set | list):
@@ -138,8 +178,13 @@ def _are_alike(one: types.CodeType, other: types.CodeType) -> bool:
     )  # fmt: skip
 
 
-def in_a_child(mutant: Mutant, judged: Callable[[], str], limit: float) -> tuple[str | None, float]:
+def in_a_child(
+    mutant: Mutant, judged: Callable[[], str], limit: float, change: Callable[[Mutant], None] = patch
+) -> tuple[str | None, float]:
     """What a judge says of a mutant in a process of its own, and the seconds of a processor that it took.
+
+    Args:
+        change: Lets the package be the mutant in that process.
 
     Returns:
         What kills it, nothing where it lives; ``None`` where it cannot be patched, or its time was over.
@@ -154,7 +199,7 @@ def in_a_child(mutant: Mutant, judged: Callable[[], str], limit: float) -> tuple
             for number in (1, 2):
                 os.dup2(nothing, number)
             resource.setrlimit(resource.RLIMIT_CPU, (_MOST, _MOST))
-            patch(mutant)
+            change(mutant)
             words = judged()
         except Unpatched:
             pass
@@ -242,10 +287,10 @@ def test(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
 
 def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
     """Let the explorer judge these mutants."""
-    searches, plans = importlib.import_module("explorer.searches"), importlib.import_module("explorer.plans")
-    logging.disable(logging.CRITICAL)
 
     def first_wrong() -> str:
+        searches, plans = importlib.import_module("explorer.searches"), importlib.import_module("explorer.plans")
+        logging.disable(logging.CRITICAL)
         for plan in plans.DEFAULT:
             report = searches.search(plan)
             if report.wrong:
@@ -254,7 +299,7 @@ def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
 
     for mutant in mutants:
         of_file = comes_by("explorer", mutant.file)
-        self_said = in_a_child(mutant, first_wrong, terms.limit) if of_file else ("", 0.0)
+        self_said = in_a_child(mutant, first_wrong, terms.limit, import_changed) if of_file else ("", 0.0)
         tell(mutant, *self_said)
 
 

@@ -273,9 +273,10 @@ class Judge:
         has = self._world.has
         if row.state == "accepted":
             return "PROCESSING" in status or has("ignores_status_filter") or has("no_total")
-        stays = {"unknown", "planned"} if self._world.machine.has_forgotten else {"unknown"}
+        if row.state == "planned":
+            return self._world.machine.has_forgotten and has("no_total") and not status
         is_proved = not has("no_total") and row.batch_id in {one.batch_id for one in self._world.sandbox.ledger}
-        return row.state in stays and not status and not is_proved
+        return row.state == "unknown" and not status and not is_proved
 
     # --- at the end
 
