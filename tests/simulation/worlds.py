@@ -54,6 +54,7 @@ PATIENCE = 6_000.0  # seconds after the last fault within which everything has c
 _TRIES = 3  # of an application, to put each of its orders
 _LOOKS = 12  # of the judge, while there is trouble
 _MOMENT = 20.0  # seconds between two of its looks afterwards
+_SOON = 200.0  # seconds after the last fault; then it looks less often
 
 
 class HandlerFails(Exception):
@@ -130,10 +131,13 @@ class World:
             self._strike(blow)
         await self._watch_until(self.plan.trouble)
         self._end_trouble()
-        until = self.loop.time() + PATIENCE + self.machine.extra
-        _slow_down(calm=True)
+        calm_since = self.loop.time()
+        until = calm_since + PATIENCE + self.machine.extra
+        _slow_down(calm=1)
         while self.loop.time() < until:
-            await asyncio.sleep(_MOMENT)
+            await asyncio.sleep(_MOMENT if self.loop.time() < calm_since + _SOON else 3 * _MOMENT)
+            if self.loop.time() >= calm_since + _SOON:  # what is left waits for a time of grace, or for a list
+                _slow_down(calm=4 + self.machine.extra / 1_000.0)
             for number in range(self.plan.processes):
                 self.live(number)
             await self.judge.look()
@@ -548,12 +552,16 @@ def _is_open(database: sqlite3.Connection) -> bool:
     return False
 
 
-def _slow_down(*, calm: bool = False) -> None:
-    """Let what is looked at again and again be looked at less often: most of the time of a simulation is that."""
-    _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = (5.0, 30.0) if calm else (2.0, 10.0)
-    _crew._TICK, _crew._REFRESH = (5.0, 10.0) if calm else (2.0, 5.0)
+def _slow_down(*, calm: float = 0) -> None:
+    """Let what is looked at again and again be looked at less often: most of the time of a simulation is that.
+
+    Args:
+        calm: How much less often than in trouble; 0 in trouble.
+    """
+    _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = (5.0 * calm, 30.0 * calm) if calm else (2.0, 10.0)
+    _crew._TICK, _crew._REFRESH = (5.0 * calm, 10.0 * calm) if calm else (2.0, 5.0)
     if calm:
-        _outbox._LISTEN, _settling._LISTEN, _settling._BREATH = 30.0, 20.0, 5.0
+        _outbox._LISTEN, _settling._LISTEN, _settling._BREATH = 30.0 * calm, 20.0 * calm, 5.0 * calm
 
 
 def world_of(

@@ -19,7 +19,7 @@ from payments_async._wire import codec
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.models import Transaction
 from payments_async.journal._engine import _writer
-from payments_async.journal._sqlite import _identity
+from payments_async.journal._sqlite import _identity, _opening
 from payments_async.testing._simulation.disks import own_records
 from payments_async.testing._simulation.loops import SimulatedLoop, SimulatedTask
 from payments_async.testing._simulation.networks import Network
@@ -64,6 +64,7 @@ def warm_up() -> None:
     """Import and make what each simulation would make at its first use; for a process that forks many."""
     importlib.import_module("payments_async.ipn._with_inbox")
     codec._converter(Dialect().timezone).get_structure_hook(Transaction)
+    _opening._pattern(_opening.STEPS)
 
 
 def _own_databases() -> None:
