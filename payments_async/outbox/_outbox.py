@@ -16,13 +16,11 @@ from collections.abc import (
     Collection,
     Coroutine,
     Iterable,
-    Iterator,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Any, Protocol, Self, TypeVar, overload
 
 import attrs
@@ -30,23 +28,20 @@ import attrs
 from payments_async._session.session import PaymentsSession, executor_of
 from payments_async._values.checks import check_filled, check_instance, check_number, check_patience, check_whole
 from payments_async._values.deadlines import Deadlines
-from payments_async._values.errors import AuthenticationFailed, InvalidOrder, PaymentsError
+from payments_async._values.errors import InvalidOrder
 from payments_async._values.handlers import HandlerPolicy
-from payments_async._values.request_ids import plain_id
 from payments_async._values.tasks import Tasks
 from payments_async._wire.bodies import private_texts, write_order
 from payments_async._wire.call import Call
 from payments_async._wire.models import Acceptance
 from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
 from payments_async.journal import Journal
-from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,
     Adoption,
-    Awaited,
     Entry,
     Evidence,
     Laid,
@@ -56,18 +51,18 @@ from payments_async.journal._records import (
     ended,
 )
 from payments_async.journal._states import FINAL, UNSENT, State
-from payments_async.outbox._brakes import Fuse, Meter, Pace
+from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
-from payments_async.outbox._crew import ASK_AGAIN, Handed
+from payments_async.outbox._crew import Handed
 from payments_async.outbox._health import OutboxHealth
-from payments_async.outbox._leases import LeasedOrder, Leases
-from payments_async.outbox._reconcile import tell_the_session
-from payments_async.outbox._run import take_first_look, why_not
+from payments_async.outbox._leases import LeasedOrder
+from payments_async.outbox._listening import SOON, Listener
+from payments_async.outbox._sending import Sender
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, StandingCrew
-from payments_async.outbox._sweeps import SoughtOrder, account_of
+from payments_async.outbox._sweeps import account_of
 
 C = TypeVar("C")
 H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
@@ -76,19 +71,8 @@ T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 
 _SENDER = "sender"
-_FOREVER = float("inf")
-_AGAIN_INITIAL, _AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
-_QUEUED = (
-    20  # single orders waiting in this process's hands for each worker, beyond which anybody may claim further ones
-)
-_SOON = 1.0  # seconds for which whoever pays hears from the worker here alone; then from whatever tells first
 _LAST_LOOK = 0.25  # seconds that the journal has to tell how an order stands whose caller waits no longer
-_LISTEN = 10.0  # seconds after which it is looked again for what was written, whatever was heard
-_ELSEWHERE = 1.0  # ... for an order of a batch that another program runs, of which nothing is heard
-_PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
-_GAP = 60.0  # seconds after the last thing that the journal knows, beyond which the list is read from there on
-_MARGIN = 600.0  # seconds before it, for the service's clock may be another one
 _PAGE = 1000  # changes read at once
 
 
@@ -168,30 +152,33 @@ class Outbox:
         self._payments = payments
         self._journal = journal
         self._name = name
-        self._size = concurrency
-        self._rate = rate
-        self._fuse = fuse or Fuse()
         self._works, self._settles = works, settles
         self._lease, self._poll = lease, policy.poll
-        self._claims_batches = claims_batches
-        self._look_back = look_back
         self._grace, self._interval = grace, min(INTERVAL, grace)
         self._now = now
         self._owner = ""
-        self._crew: StandingCrew | None = None
-        self._stop = asyncio.Event()
+        self._sender = Sender(
+            payments=payments,
+            journal=journal,
+            name=name,
+            concurrency=concurrency,
+            rate=rate,
+            fuse=fuse or Fuse(),
+            lease=lease,
+            poll=policy.poll,
+            claims_batches=claims_batches,
+            look_back=look_back,
+            grace=grace,
+            interval=self._interval,
+            now=now,
+        )
+        self._listener = Listener(payments, journal, name, moved=self._moved, look=self._sender.look)
         self._tasks = Tasks(f"the outbox {name}")
         self._putting: set[asyncio.Future[Placed]] = set()
-        self._last = 0  # the last change that was heard of
-        self._hears = False
         self._unhook: list[Callable[[], None]] = []
-        self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}  # for what is read in the journal
-        self._told: set[asyncio.Future[Entry | None]] = set()  # for what a worker here writes down
-        self._moments = Deadlines(_SOON)
+        self._moments = Deadlines(SOON)
         self._is_open = False
         self._closing: asyncio.Task[None] | None = None
-        self._unreturned: Leases | None = None  # of a crew that failed with the journal
-        self._hinders: str | None = None
         self._settler: Settler | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
         self._writes = executor_of(payments).sends_written()
@@ -209,7 +196,7 @@ class Outbox:
     @property
     def claims_batches(self) -> bool:
         """Whether this process takes chunks of batches by itself."""
-        return self._claims_batches
+        return self._sender.claims_batches
 
     # Its life
 
@@ -234,25 +221,26 @@ class Outbox:
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._loop = asyncio.get_running_loop()
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
-        self._last = await self._journal.last_change()
+        self._sender.begin(self._owner)
+        self._listener.last = await self._journal.last_change()
         await self._warn_of_others()
         await self._handlers.start()
-        self._stop, self._is_open, self._closing = asyncio.Event(), True, None
+        self._is_open, self._closing = True, None
         self._unhook = [
             self._journal.before_close(self.aclose),
             executor_of(self._payments).before_close(self.aclose),
         ]
-        self._hears = True
-        self._tasks.keep("listener", self._listen)
+        self._listener.is_open = True
+        self._tasks.keep("listener", self._listener.run)
         if self._works:
-            self._tasks.keep(_SENDER, self._work)
+            self._tasks.keep(_SENDER, self._sender.run)
         if self._works and self._journal.shares_transactions:
             collector = Collector(
                 self._journal,
                 self._name,
                 owner=self._owner,
                 lease=self._lease,
-                crew=self._crew_with_room,
+                crew=self._sender.crew_with_room,
                 start=partial(self._tasks.start, "taking of orders"),
             )
             self._tasks.keep("collector", collector.run)
@@ -301,18 +289,17 @@ class Outbox:
             raise
 
     async def _close(self) -> None:
-        self._stop.set()
-        if self._crew is not None:
-            self._crew.end("it is closed")
+        self._sender.end()
         await self._tasks.returned(_SENDER)
         while self._putting:
             await asyncio.wait(self._putting)
-        await self._tasks.aclose(_FOREVER)
-        self._hears = False
+        await self._tasks.aclose(float("inf"))
+        self._listener.is_open = False
         await self._handlers.aclose()
-        for waiter in chain(self._told, *self._waiting.values()):
+        for waiter in self._sender.told:
             if not waiter.done():
                 waiter.set_result(None)
+        self._listener.close()
         self._moments.close()
         for unhook in self._unhook:
             unhook()
@@ -455,7 +442,7 @@ class Outbox:
             whose = "whoever runs it sends it" if run.outbox is None else f"the outbox {run.outbox} sends it"
             raise OrdersDiffer(f"batch {batch_id} is there already, and {whose}")
         loaded = await self._journal.load(batch_id, orders, owner=self._owner, sent=self._sent_by_session)
-        self._look()
+        self._sender.look()
         return loaded
 
     async def pay(
@@ -511,7 +498,7 @@ class Outbox:
         self._check_loop("hand the call over to that one (asyncio.run_coroutine_threadsafe)")
         check_patience("timeout", timeout)
         wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
-        return await self._until(wanted, FINAL.__contains__, timeout)
+        return await self._listener.until(wanted, FINAL.__contains__, timeout)
 
     async def entry(self, request_id: str) -> Entry | None:
         """How an order stands, or ``None``."""
@@ -537,15 +524,13 @@ class Outbox:
     async def pause(self, who: str, why: str) -> None:
         """Let nothing be sent, by any process, until somebody resumes it. Orders are taken all the same."""
         await self._journal.pause(self._name, who=who, why=why)
-        if self._crew is not None:
-            await self._crew.refresh()
+        await self._refresh()
 
     async def resume(self, who: str, why: str) -> bool:
         """Let it send again, as a named person; tells whether it was paused."""
         was_paused = await self._journal.resume(self._name, who=who, why=why)
-        if self._crew is not None:
-            await self._crew.refresh()
-            self._crew.look()
+        await self._refresh()
+        self._sender.look()
         return was_paused
 
     async def health(self) -> OutboxHealth:
@@ -555,9 +540,9 @@ class Outbox:
             JournalUnavailable: The journal cannot be read, and so no order can be taken.
         """
         found = await OutboxHealth.of(self._journal, self._name, now=self._now)
-        hinders = self._hinders
-        if self._crew is not None and hinders is None:
-            hinders = self._crew.trouble or self._tasks.trouble
+        hinders, crew = self._sender.hinders, self._sender.crew
+        if crew is not None and hinders is None:
+            hinders = crew.trouble or self._tasks.trouble
         elif self._tasks.trouble is not None:
             hinders = hinders or self._tasks.trouble
         elif self._is_open and self._works and hinders is None:
@@ -573,7 +558,20 @@ class Outbox:
         Raises:
             JournalError: The journal could not be read or written.
         """
-        return ChunkEnd.NOT_NOW if self._crew is None else await self._crew.work_chunk(batch_id)
+        crew = self._sender.crew
+        return ChunkEnd.NOT_NOW if crew is None else await crew.work_chunk(batch_id)
+
+    async def _refresh(self) -> None:
+        """The outbox was paused or resumed: the workers here ask at once."""
+        if (crew := self._sender.crew) is not None:
+            await crew.refresh()
+
+    def _moved(self, states: Collection[State]) -> None:
+        """Orders came to these states: wake the handlers and the settler."""
+        if not self._handlers.states.isdisjoint(states):
+            self._handlers.wake()
+        if State.UNKNOWN in states and self._settler is not None:
+            self._settler.kick()
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -633,7 +631,7 @@ class Outbox:
         one for each order would cost a fifth of what sending it costs.
         """
         moment = self._checked(order, not_before, priority)
-        crew = self._crew_with_room()
+        crew = self._sender.crew_with_room()
         body = write_order(order)
         private = partial(private_texts, order)
         # raises where it cannot be written as a request: it would wait for ever
@@ -669,7 +667,7 @@ class Outbox:
     def _is_with_session(self, order: Order) -> bool:
         """Whether the session sends an order now that no worker here has asked it to send."""
         request_id = getattr(order, "request_id", "")
-        is_ours = self._crew is not None and request_id in self._crew.under_way
+        is_ours = self._sender.is_under_way(request_id)
         return executor_of(self._payments).books.is_under_way(request_id) and not is_ours
 
     async def _sent_by_session(self, order: Order) -> Evidence | None:
@@ -679,7 +677,7 @@ class Outbox:
         """
         self._check_open()
         _check_order(order)
-        is_ours = self._crew is not None and order.request_id in self._crew.under_way
+        is_ours = self._sender.is_under_way(order.request_id)
         return await sent_by_session(self._payments, self._journal, order, is_ours=is_ours)
 
     def _is_put(self, putting: _Putting, written: asyncio.Future[Placed]) -> None:
@@ -692,13 +690,6 @@ class Outbox:
             return
         if (rest := putting.succeeded(placed)) is not None:
             self._tasks.start("giving back", rest)
-
-    def _crew_with_room(self) -> StandingCrew | None:
-        """The crew of this process, if it will send what it is given soon."""
-        crew = self._crew
-        if crew is None or not crew.may_send() or crew.drains or crew.leases.count_own() >= _QUEUED * self._size:
-            return None
-        return crew
 
     async def _written(self, putting: _Putting, deadline: float) -> Entry:
         """Wait until an order is on disk, for a second at least. Raises why it is not."""
@@ -719,21 +710,23 @@ class Outbox:
         if entry.state not in UNSENT:
             return entry
         if putting.is_in_hand:
-            self._told.add(ended)
+            self._sender.told.add(ended)
             try:
                 with suppress(TimeoutError):
                     if (told := await self._soon(ended, deadline - loop.time())) is not None:
                         return told
             finally:
-                self._told.discard(ended)
+                self._sender.told.discard(ended)
         # it is in other hands by now, or will take long: it is heard of like any other
         with suppress(TimeoutError, JournalClosed):
-            return await self._until(entry.request_id, lambda state: state not in UNSENT, deadline - loop.time())
+            return await self._listener.until(
+                entry.request_id, lambda state: state not in UNSENT, deadline - loop.time()
+            )
         return None
 
     async def _soon(self, ended: asyncio.Future[Entry | None], timeout: float) -> Entry | None:
         """Wait for a moment at most. Raises ``TimeoutError``."""
-        if timeout > _SOON:
+        if timeout > SOON:
             with self._moments.stay():
                 return await ended
         async with asyncio.timeout(timeout):
@@ -741,239 +734,19 @@ class Outbox:
 
     async def _heard_of(self, putting: _Putting, deadline: float) -> Entry | None:
         """How an order ended that somebody else sends, or that has to wait its turn; ``None`` in no time."""
-        with self._hearing(putting.order.request_id) as heard:  # before it is on disk, so that nothing is missed
+        with self._listener.hearing(
+            putting.order.request_id
+        ) as heard:  # before it is on disk, so that nothing is missed
             entry = await self._written(putting, deadline)
             if entry.state not in UNSENT:
                 return entry
             with suppress(TimeoutError):
                 if entry.batch_id != self._name:
                     left = deadline - asyncio.get_running_loop().time()
-                    return await self._until(entry.request_id, lambda state: state not in UNSENT, left)
+                    return await self._listener.until(entry.request_id, _is_sent, left)
                 async with asyncio.timeout_at(deadline):
                     return await heard
         return None
-
-    @contextmanager
-    def _hearing(self, request_id: str) -> Iterator[asyncio.Future[Entry | None]]:
-        """Hear of the next change of an order."""
-        heard: asyncio.Future[Entry | None] = asyncio.get_running_loop().create_future()
-        if not self._hears:
-            heard.set_result(None)  # it was closed meanwhile
-        key = plain_id(request_id)
-        waiters = self._waiting.setdefault(key, [])
-        waiters.append(heard)
-        try:
-            yield heard
-        finally:
-            waiters.remove(heard)
-            if not waiters:
-                self._waiting.pop(key, None)
-
-    async def _until(self, request_id: str, wanted: Callable[[State], bool], timeout: float) -> Entry:
-        """Wait until an order is in one of some states. A journal that answers within a second is asked once at least.
-
-        Raises:
-            TimeoutError, OrderUnknown: It is not.
-        """
-        loop = asyncio.get_running_loop()
-        deadline, said, is_ours = loop.time() + timeout, "could not be looked up in time", None
-        try:
-            async with asyncio.timeout_at(max(deadline, loop.time() + _SOON)) as limit:
-                while True:
-                    with self._hearing(request_id) as heard:  # before it is looked, so that nothing is missed
-                        entry = await self._journal.entry(request_id)
-                        if entry is None:
-                            await self._journal.history(request_id)  # says where it is
-                            raise OrderUnknown(f"the journal holds no order {request_id}")
-                        if wanted(entry.state):
-                            return entry
-                        said, name = f"has not ended yet: it is {entry.state}", entry.batch_id
-                        if is_ours is None:
-                            is_ours = name == self._name or (await self._journal.run(name)).outbox == self._name
-                        limit.reschedule(deadline)
-                        # of a batch that another program runs nothing is heard: it is looked at again
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(None if is_ours else _ELSEWHERE):
-                                if await heard is None:
-                                    raise JournalClosed("the outbox was closed before that was known")
-        except TimeoutError as error:
-            raise TimeoutError(f"order {request_id} {said}") from error
-
-    async def _listen(self) -> None:
-        """Hear what was written by anybody, and tell those who wait for it."""
-        seen = 0
-        delay = _AGAIN_INITIAL
-        while True:
-            try:
-                seen = await self._journal.committed(seen, timeout=_LISTEN)
-                self._last = await self._read_on(self._last)
-            except JournalClosed:
-                return
-            except JournalError as error:
-                seen = 0
-                _log.error("the outbox %s cannot hear what is written: %s", self._name, error.message)
-                await asyncio.sleep(delay)
-                delay = min(_AGAIN_MAX, 2 * delay)
-            else:
-                delay = _AGAIN_INITIAL
-                self._look()
-
-    async def _read_on(self, last: int) -> int:
-        """Read the changes after this one, if any caller waits for one or the session has doubts; tells the last."""
-        books = executor_of(self._payments).books
-        if not self._waiting and not books.has_unknown:
-            newest, states = await self._journal.states_since(self._name, last)
-            if not self._waiting:  # else somebody has begun to, whose order may be among these
-                self._wake(states)
-                return newest
-        while changes := await self._journal.changes_after(self._name, last, limit=_PAGE):
-            await self._tell(changes)
-            last = changes[-1].id
-        return last
-
-    def _wake(self, states: Collection[State]) -> None:
-        """Orders came to these states: wake those who do something about it."""
-        if not self._handlers.states.isdisjoint(states):
-            self._handlers.wake()
-        if State.UNKNOWN in states and self._settler is not None:
-            self._settler.kick()
-
-    async def _tell(self, changes: Sequence[Change]) -> None:
-        """Orders moved: tell those who wait for them, and the session that has doubts, all with one reading."""
-        self._wake({change.state for change in changes})
-        keys = {plain_id(change.request_id) for change in changes}
-        doubted = executor_of(self._payments).books.unknown_among(keys)
-        if not (asked := doubted | (self._waiting.keys() & keys)):
-            return
-        for key, entry in (await self._journal.entries_of(list(asked))).items():
-            if key in doubted:
-                tell_the_session(self._payments, SoughtOrder.of(entry), told=0)
-            for waiter in self._waiting.get(key, ()):
-                if not waiter.done():
-                    waiter.set_result(entry)
-
-    def _look(self) -> None:
-        if self._crew is not None:
-            self._crew.look()
-
-    async def _work(self) -> None:
-        """Send, and begin again after whatever failed, until it is closed."""
-        delay = _AGAIN_INITIAL
-        while not self._stop.is_set():
-            try:
-                if await self._is_ready():
-                    self._hinders, delay = None, _AGAIN_INITIAL
-                    await self._send()
-                    continue
-            except JournalClosed:
-                return
-            except (JournalError, PaymentsError) as error:
-                self._hinder(error.message)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await self._stop.wait()
-            delay = min(_AGAIN_MAX, 2 * delay)
-
-    def _hinder(self, why: str) -> None:
-        """Something hinders the sending: say it once."""
-        if why != self._hinders:
-            facts = {"outbox": self._name, "why": why}
-            _log.error("the outbox %s sends nothing: %s", self._name, why, extra=facts)
-        self._hinders = why
-
-    async def _is_ready(self) -> bool:
-        """Look first, where the journal may have forgotten what was sent; tells whether anything may be sent."""
-        why = await self._look_for(self._name)
-        if why is not None and not self._stop.is_set():
-            self._hinder(why)
-        return why is None
-
-    async def _look_for(self, batch_id: str) -> str | None:
-        """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
-        run, back = await self._journal.run(batch_id), self._look_back
-        if (awaits := run.awaits) is not None:
-            if awaits.read_at is not None and awaits.is_early(self._now(), self._grace, self._interval):
-                return self._waits_for(awaits)
-        elif await self._journal.is_looked_for(batch_id):
-            is_known = batch_id != self._name or await self._journal.is_known_here(batch_id)
-            since = await self._known_until() if batch_id == self._name else self._now()
-            if is_known and abs(self._now() - since) <= _GAP:  # or the clock was ahead once
-                return None
-            run, back = attrs.evolve(run, look_since=since), _MARGIN
-        try:
-            looked = await take_first_look(
-                self._payments,
-                self._journal,
-                run,
-                back=back,
-                patience=_PATIENCE,
-                now=self._now,
-                stop=self._stop,
-                tell=None,
-                remembers=True,
-                grace=self._grace,
-                interval=self._interval,
-            )
-        except AuthenticationFailed as error:
-            return f"the credentials were refused: {error.message}"
-        if (why := why_not(looked)) is not None:
-            return why
-        before, awaits = run.awaits, (await self._journal.run(batch_id)).awaits
-        if awaits is None:
-            return None
-        has_counted = before is not None and awaits.lists > before.lists
-        if has_counted and awaits.due(self._grace, self._interval) <= self._now():
-            return await self._look_for(batch_id)
-        return self._waits_for(awaits)
-
-    def _waits_for(self, awaits: Awaited) -> str:
-        """Why nothing is sent from a journal that was restored."""
-        return f"the journal was copied or restored: {awaits.words(self._grace, self._interval)}"
-
-    async def _known_until(self) -> float:
-        """Unix seconds of the last thing that the journal knows.
-
-        Long ago, nobody may have sent anything since; or the whole disk was put back to that moment, with all that
-        would tell, and what was sent since is forgotten.
-        """
-        sweeps = await self._journal.sweeps(self._name)
-        looked = max((sweep.begun for sweep in sweeps if sweep.ended and sweep.problem is None), default=0.0)
-        return max(looked, await self._journal.last_change() / 1e6)
-
-    async def _send(self) -> None:
-        """Have a crew work until it is closed or fails."""
-        clock = executor_of(self._payments).clock
-        crew = StandingCrew(
-            payments=self._payments,
-            journal=self._journal,
-            name=self._name,
-            leases=Leases(self._journal, owner=self._owner, seconds=self._lease, clock=clock, now=self._now),
-            fuse=self._fuse,
-            meter=Meter(self._fuse, await self._journal.progress(outbox=self._name)),
-            pace=Pace(_FOREVER, clock=clock),
-            size=self._size,
-            rate=self._rate,
-            stop=self._stop,
-            now=self._now,
-            look_for=self._look_for,
-            claims_batches=self._claims_batches,
-            ask_again=max(ASK_AGAIN, self._poll),
-        )
-        if self._unreturned is not None:
-            await self._unreturned.give_back_all()  # else what was in its hands waits until its leases are over
-            self._unreturned = None
-        self._crew = crew
-        try:
-            await crew.refresh()  # only now: whoever pauses it from here on tells the crew
-            await crew.work(self._lease)
-        except JournalError:
-            self._unreturned = crew.leases
-            raise
-        finally:
-            self._crew = None
-            for ended in self._told:
-                if not ended.done():
-                    ended.set_result(None)  # nobody here has it in hand any more
 
 
 class _Putting:
@@ -1060,3 +833,7 @@ def _check_order(order: object) -> None:
     """It is an order. Raises ``TypeError``."""
     if not isinstance(order, PayoutOrder | CollectionOrder):
         raise TypeError(f"order: expected PayoutOrder or CollectionOrder, not {type(order).__name__}")
+
+
+def _is_sent(state: State) -> bool:
+    return state not in UNSENT

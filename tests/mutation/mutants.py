@@ -31,7 +31,7 @@ RECONCILE = "outbox/_reconcile.py"
 SWEEPS = "outbox/_sweeps.py"
 PASSES = "outbox/_passes.py"
 RUN = "outbox/_run.py"
-OUTBOX = "outbox/_outbox.py"
+SENDING = "outbox/_sending.py"
 STANDING = "outbox/_standing.py"
 CREW = "outbox/_crew.py"
 LEASES = "outbox/_leases.py"
@@ -1213,21 +1213,21 @@ MUTANTS = (
     ),
     Mutant(
         "outbox-does-not-look-after-a-gap",
-        OUTBOX,
+        SENDING,
         "an outbox looks again after a gap: a snapshot may have been put back",
-        "if is_known and abs(self._now() - since) <= _GAP:",
+        "if is_known and abs(self.now() - since) <= _GAP:",
         "if is_known:",
     ),
     Mutant(
         "outbox-does-not-look-on-a-new-machine",
-        OUTBOX,
+        SENDING,
         "a journal that this machine has never seen looks first",
-        "if is_known and abs(self._now() - since) <= _GAP:",
-        "if abs(self._now() - since) <= _GAP:",
+        "if is_known and abs(self.now() - since) <= _GAP:",
+        "if abs(self.now() - since) <= _GAP:",
     ),
     Mutant(
         "outbox-keeps-no-sightings",
-        OUTBOX,
+        SENDING,
         "what the first look shows of orders that may come is kept",
         "                remembers=True,\n                grace=",
         "                remembers=False,\n                grace=",

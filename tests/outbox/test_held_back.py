@@ -85,7 +85,7 @@ async def test_somebody_waits_for_an_order_that_is_damaged(tmp_path: Path) -> No
     """Whoever waits for another one hears of it all the same."""
     async with desk(tmp_path, outbox={"settles": False}) as here:
         paid = await here.outbox.pay(payout(0), timeout=60.0)
-        with here.outbox._hearing(paid.request_id):
+        with here.outbox._listener.hearing(paid.request_id):
             damage(tmp_path / "journal.db", 0, BODY)
             seen = Evidence(
                 news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id=paid.request_id, amount=paid.amount,

@@ -59,8 +59,8 @@ async def is_there(one: Process, number: int) -> bool:
 
 async def holds(one: Process) -> bool:
     """Whether it has heard that nothing is to be sent."""
-    assert one.outbox._crew is not None
-    return one.outbox._crew.pace.places(1) == 0
+    assert one.outbox._sender.crew is not None
+    return one.outbox._sender.crew.pace.places(1) == 0
 
 
 async def pace_of(one: Process) -> SharedPace:
@@ -70,8 +70,8 @@ async def pace_of(one: Process) -> SharedPace:
 
 async def is_overruled(one: Process) -> bool:
     """Whether it has heard that others ask for less."""
-    assert one.outbox._crew is not None
-    return one.outbox._crew._overruled is not None
+    assert one.outbox._sender.crew is not None
+    return one.outbox._sender.crew._overruled is not None
 
 
 async def test_a_batch_at_a_rate(tmp_path: Path) -> None:

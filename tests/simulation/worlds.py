@@ -39,7 +39,7 @@ from payments_async.journal import (
 )
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._sqlite import _journal
-from payments_async.outbox import HandlerPolicy, Outbox, _crew, _outbox, _settling
+from payments_async.outbox import HandlerPolicy, Outbox, _crew, _listening, _settling
 from payments_async.sandbox import Fault, Quirks, Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.networks import Network, Weather
@@ -561,7 +561,7 @@ def _slow_down(*, calm: float = 0) -> None:
     _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = (5.0 * calm, 30.0 * calm) if calm else (2.0, 10.0)
     _crew._TICK, _crew._REFRESH = (5.0 * calm, 10.0 * calm) if calm else (2.0, 5.0)
     if calm:
-        _outbox._LISTEN, _settling._LISTEN, _settling._BREATH = 30.0 * calm, 20.0 * calm, 5.0 * calm
+        _listening._LISTEN, _settling._LISTEN, _settling._BREATH = 30.0 * calm, 20.0 * calm, 5.0 * calm
 
 
 def world_of(

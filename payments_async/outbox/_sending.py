@@ -1,0 +1,211 @@
+"""Sends what waits in an outbox: looks first where that is due, and has one crew after another work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+import attrs
+
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.errors import AuthenticationFailed, PaymentsError
+from payments_async.journal import Journal
+from payments_async.journal._faults import JournalClosed, JournalError
+from payments_async.journal._records import Awaited, Entry
+from payments_async.outbox._brakes import Fuse, Meter, Pace
+from payments_async.outbox._crew import ASK_AGAIN
+from payments_async.outbox._leases import Leases
+from payments_async.outbox._listening import AGAIN_INITIAL, AGAIN_MAX
+from payments_async.outbox._run import take_first_look, why_not
+from payments_async.outbox._standing import StandingCrew
+
+_log = logging.getLogger("payments_async")
+_FOREVER = float("inf")
+_QUEUED = 20  # single orders in this process's hands for each worker, beyond which any process may claim further ones
+_PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
+_GAP = 60.0  # seconds after the last thing that the journal knows, beyond which the list is read from there on
+_MARGIN = 600.0  # seconds before it, for the service's clock may be another one
+
+
+@attrs.define(eq=False, kw_only=True)
+class Sender:
+    """What sends the orders of an outbox in this process. Most arguments are those of ``Outbox``.
+
+    Args:
+        poll: Seconds between two looks for what another process left behind.
+        interval: Seconds between two lists that count.
+
+    Attributes:
+        owner: A name that no other process has.
+        crew: The workers, while there are any.
+        stopping: Set when the outbox is closed.
+        hinders: Why nothing is sent.
+        told: Callers of ``pay`` who hear from a worker here.
+    """
+
+    payments: PaymentsSession
+    journal: Journal
+    name: str
+    concurrency: int
+    rate: float | None
+    fuse: Fuse
+    lease: float
+    poll: float
+    claims_batches: bool
+    look_back: float
+    grace: float
+    interval: float
+    now: Callable[[], float]
+    owner: str = attrs.field(init=False, default="")
+    crew: StandingCrew | None = attrs.field(init=False, default=None)
+    stopping: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
+    hinders: str | None = attrs.field(init=False, default=None)
+    told: set[asyncio.Future[Entry | None]] = attrs.field(init=False, factory=set)
+    _unreturned: Leases | None = attrs.field(init=False, default=None)  # of a crew that failed with the journal
+
+    def begin(self, owner: str) -> None:
+        """The outbox is opened, under this name."""
+        self.owner, self.stopping = owner, asyncio.Event()
+
+    def end(self) -> None:
+        """Begin nothing more, and finish what is under way."""
+        self.stopping.set()
+        if self.crew is not None:
+            self.crew.end("it is closed")
+
+    def look(self) -> None:
+        """There may be more to do."""
+        if self.crew is not None:
+            self.crew.look()
+
+    def crew_with_room(self) -> StandingCrew | None:
+        """The crew of this process, if it will send what it is given soon."""
+        crew = self.crew
+        if crew is None or not crew.may_send() or crew.drains or crew.leases.count_own() >= _QUEUED * self.concurrency:
+            return None
+        return crew
+
+    def is_under_way(self, request_id: str) -> bool:
+        """Whether a worker here has an order in hand."""
+        return self.crew is not None and request_id in self.crew.under_way
+
+    async def run(self) -> None:
+        """Send, and begin again after a failure, until it is closed."""
+        delay = AGAIN_INITIAL
+        while not self.stopping.is_set():
+            try:
+                if await self._is_ready():
+                    self.hinders, delay = None, AGAIN_INITIAL
+                    await self._send()
+                    continue
+            except JournalClosed:
+                return
+            except (JournalError, PaymentsError) as error:
+                self._hinder(error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self.stopping.wait()
+            delay = min(AGAIN_MAX, 2 * delay)
+
+    def _hinder(self, why: str) -> None:
+        """Something hinders the sending: say it once."""
+        if why != self.hinders:
+            facts = {"outbox": self.name, "why": why}
+            _log.error("the outbox %s sends nothing: %s", self.name, why, extra=facts)
+        self.hinders = why
+
+    async def _is_ready(self) -> bool:
+        """Look first, where the journal may have forgotten what was sent; tells whether anything may be sent."""
+        why = await self._look_for(self.name)
+        if why is not None and not self.stopping.is_set():
+            self._hinder(why)
+        return why is None
+
+    async def _look_for(self, batch_id: str) -> str | None:
+        """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
+        run, back = await self.journal.run(batch_id), self.look_back
+        if (awaits := run.awaits) is not None:
+            if awaits.read_at is not None and awaits.is_early(self.now(), self.grace, self.interval):
+                return self._waits_for(awaits)
+        elif await self.journal.is_looked_for(batch_id):
+            is_known = batch_id != self.name or await self.journal.is_known_here(batch_id)
+            since = await self._known_until() if batch_id == self.name else self.now()
+            if is_known and abs(self.now() - since) <= _GAP:  # or the clock was ahead once
+                return None
+            run, back = attrs.evolve(run, look_since=since), _MARGIN
+        try:
+            looked = await take_first_look(
+                self.payments,
+                self.journal,
+                run,
+                back=back,
+                patience=_PATIENCE,
+                now=self.now,
+                stop=self.stopping,
+                tell=None,
+                remembers=True,
+                grace=self.grace,
+                interval=self.interval,
+            )
+        except AuthenticationFailed as error:
+            return f"the credentials were refused: {error.message}"
+        if (why := why_not(looked)) is not None:
+            return why
+        before, awaits = run.awaits, (await self.journal.run(batch_id)).awaits
+        if awaits is None:
+            return None
+        has_counted = before is not None and awaits.lists > before.lists
+        if has_counted and awaits.due(self.grace, self.interval) <= self.now():
+            return await self._look_for(batch_id)
+        return self._waits_for(awaits)
+
+    def _waits_for(self, awaits: Awaited) -> str:
+        """Why nothing is sent from a journal that was restored."""
+        return f"the journal was copied or restored: {awaits.words(self.grace, self.interval)}"
+
+    async def _known_until(self) -> float:
+        """Unix seconds of the last thing that the journal knows.
+
+        Long ago, nobody may have sent anything since; or the whole disk was put back to that moment, with all that
+        would tell, and what was sent since is forgotten.
+        """
+        sweeps = await self.journal.sweeps(self.name)
+        looked = max((sweep.begun for sweep in sweeps if sweep.ended and sweep.problem is None), default=0.0)
+        return max(looked, await self.journal.last_change() / 1e6)
+
+    async def _send(self) -> None:
+        """Have a crew work until it is closed or fails."""
+        clock = executor_of(self.payments).clock
+        crew = StandingCrew(
+            payments=self.payments,
+            journal=self.journal,
+            name=self.name,
+            leases=Leases(self.journal, owner=self.owner, seconds=self.lease, clock=clock, now=self.now),
+            fuse=self.fuse,
+            meter=Meter(self.fuse, await self.journal.progress(outbox=self.name)),
+            pace=Pace(_FOREVER, clock=clock),
+            size=self.concurrency,
+            rate=self.rate,
+            stop=self.stopping,
+            now=self.now,
+            look_for=self._look_for,
+            claims_batches=self.claims_batches,
+            ask_again=max(ASK_AGAIN, self.poll),
+        )
+        if self._unreturned is not None:
+            await self._unreturned.give_back_all()  # else what was in its hands waits until its leases are over
+            self._unreturned = None
+        self.crew = crew
+        try:
+            await crew.refresh()  # only now: whoever pauses it from here on tells the crew
+            await crew.work(self.lease)
+        except JournalError:
+            self._unreturned = crew.leases
+            raise
+        finally:
+            self.crew = None
+            for ended in self.told:
+                if not ended.done():
+                    ended.set_result(None)  # nobody here has it in hand any more
