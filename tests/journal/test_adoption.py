@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -22,6 +23,7 @@ from payments_async.journal import (
     State,
     archive_orders,
 )
+from payments_async.journal._machine._memory import Loading, Registry
 from payments_async.journal.contract import Evidence, Outcome, Permit
 
 ANN = Adoption(who="Ann", why="the disk burnt")
@@ -70,6 +72,81 @@ async def test_the_other_journal_sends_nothing_more_of_that_outbox(desk: Journal
     await desk.put(DESK, order(0), adoption=ANN)
     with pytest.raises(HeldElsewhere, match="adopted"):
         await other.claim_chunk(SHOP, "worker")
+
+
+async def test_the_other_journal_gets_nothing_of_it_by_a_new_order(desk: Journal, other: Journal) -> None:
+    """Which would lease it the chunk that the adopted one lies in."""
+    await desk.put(DESK, order(0), adoption=ANN)
+    for adoption in (None, ANN):
+        with pytest.raises(HeldElsewhere, match="adopted"):
+            await other.put(SHOP, order(9), owner="worker", permits=True, adoption=adoption)
+    assert State.PLANNED is (await other.put(SHOP, order(1))).entry.state  # it is there, and is told of
+
+
+async def test_of_what_a_third_journal_adopts_the_second_sends_nothing(
+    desk: Journal, tmp_path: Path, clock: Clock
+) -> None:
+    """Though a person has written it off there too."""
+    await desk.put(DESK, order(0), adoption=ANN)
+    async with SqliteJournal(tmp_path / "third.db", clock=clock, second_journal=ANN) as third:
+        await third.open_outbox("till", IDENTITY)
+        assert State.UNKNOWN is (await third.put("till", order(0), adoption=ANN)).entry.state
+        for journal in (desk, third):
+            await journal.park(order(0).request_id, detail="not in two lists")
+            await write_off(journal, order(0).request_id, "Ann", "the statement does not show it")
+        with pytest.raises(HeldElsewhere, match="adopted"):
+            await desk.claim_chunk(DESK, "worker")
+        chunk = await third.claim_chunk("till", "worker")
+        assert chunk is not None
+        assert [order(0).request_id] == [one.request_id for one in chunk.orders]
+
+
+async def test_two_journals_that_adopt_it_at_once(
+    desk: Journal, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later one has it, though both have seen it with the first: the other one sends nothing more."""
+    adopt = Registry.adopt
+
+    def both_have_seen_it(registry: Registry, loading: Loading, request_ids: Sequence[str]) -> None:
+        both.wait(60.0)
+        adopt(registry, loading, request_ids)
+
+    both = threading.Barrier(2)
+    async with SqliteJournal(tmp_path / "third.db", clock=clock, second_journal=ANN) as third:
+        await third.open_outbox("till", IDENTITY)
+        with monkeypatch.context() as patched:
+            patched.setattr(Registry, "adopt", both_have_seen_it)
+            placed = await asyncio.gather(
+                desk.put(DESK, order(0), adoption=ANN), third.put("till", order(0), adoption=ANN)
+            )
+        assert {State.UNKNOWN} == {one.entry.state for one in placed}
+        refused = 0
+        for journal, name in ((desk, DESK), (third, "till")):
+            try:
+                await journal.claim_chunk(name, "worker")
+            except HeldElsewhere:
+                refused += 1
+        assert 1 == refused
+
+
+async def test_one_that_was_put_since_the_other_journal_was_restored(
+    desk: Journal, tmp_path: Path, clock: Clock
+) -> None:
+    """It is registered there under a further name of its outbox, and is not sent from there either."""
+    path, backup = tmp_path / "restored.db", b""
+    for number in (20, 21):
+        async with SqliteJournal(path, clock=clock, second_journal=ANN) as other:
+            await other.open_outbox("till", IDENTITY)
+            await other.put("till", order(number))
+        backup = backup or path.read_bytes()
+    path.write_bytes(backup)
+    async with SqliteJournal(path, clock=clock, second_journal=ANN) as other:
+        await other.open_outbox("till", IDENTITY)
+        assert (await other.run("till")).quarantined_at is not None
+        await other.put("till", order(22))
+        assert State.UNKNOWN is (await desk.put(DESK, order(22), adoption=ANN)).entry.state
+        with pytest.raises(HeldElsewhere, match="adopted"):
+            await other.claim_chunk("till", "worker")
 
 
 async def test_ids_in_other_letters_are_one(desk: Journal) -> None:

@@ -1460,10 +1460,10 @@ MUTANTS = (
     ),
     Mutant(
         "adopted-goes-on",
-        JOURNAL,
+        MEMORY,
         "a batch whose orders another journal adopted is not claimed",
-        "        if taken is not None:\n            raise HeldElsewhere(",
-        "        if False:\n            raise HeldElsewhere(",
+        "    if taken is not None:\n        raise HeldElsewhere(",
+        "    if False:\n        raise HeldElsewhere(",
     ),
     Mutant(
         "adopted-is-sent-at-once",

@@ -48,7 +48,13 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._inbox import Arrival, Backlog, Heard, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._machine._departures import Departures, remains
-from payments_async.journal._machine._memory import Loading, PutRegistrar, Registry, held_elsewhere
+from payments_async.journal._machine._memory import (
+    Loading,
+    PutRegistrar,
+    Registry,
+    check_adopted,
+    held_elsewhere,
+)
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,
@@ -1493,14 +1499,7 @@ class Journal(Inbox):
         if memory is None:
             return
         uid = await self._uid(batch_id)
-        taken = await asyncio.to_thread(memory.registry.taken, self._database.journal_id, uid)
-        if taken is not None:
-            raise HeldElsewhere(
-                f"orders of batch {batch_id} were adopted by {taken} of the journal {taken.path}",
-                path=taken.path,
-                batch_id=taken.batch_id,
-                since=taken.begun_at,
-            )
+        await asyncio.to_thread(check_adopted, memory.registry, self._database.journal_id, uid, batch_id)
 
     async def _uid(self, batch_id: str) -> str:
         """What the registry knows a batch by."""

@@ -304,14 +304,17 @@ class Registry:
     def taken(self, journal_id: str, run: str) -> Holder | None:
         """Who holds orders of a batch now that some journal had ready before.
 
-        Not this very outbox, since its journal was restored.
+        An outbox has further names here: since its journal was restored, and for what it has adopted itself. Not this
+        very outbox under one of those.
         """
+        first, end = _since(run), _since(run, end=True)
         with self._translating():
             found = self._connection.execute(
-                f"""{HELD} WHERE b.id = (SELECT taken_by FROM batch
-                WHERE journal = ? AND run = ? AND state = 'ready')
-                AND NOT (b.journal = ? AND substr(b.run, 1, length(?)) = ?)""",  # noqa: S608 - no value in it
-                (journal_id, run, journal_id, _since(run), _since(run)),
+                f"""{HELD} WHERE b.id IN (SELECT taken_by FROM batch
+                WHERE journal = ? AND (run = ? OR (run > ? AND run < ?)) AND state = 'ready')
+                AND NOT (b.journal = ? AND b.run > ? AND b.run < ?)
+                ORDER BY b.id DESC LIMIT 1""",  # noqa: S608 - no value in it
+                (journal_id, run, first, end, journal_id, first, end),
             ).fetchone()
         return None if found is None else Holder._make(found)
 
@@ -387,11 +390,14 @@ class Registry:
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
         return held
 
-    def adopt(self, loading: Loading, held: Mapping[str, Holder]) -> None:
-        """Let orders that other batches may have sent be those of a batch for adopted ones, and as old as they are."""
-        others = [(request_id, holder) for request_id, holder in held.items() if holder.id != loading.id]
-        first = min((holder.begun_at for _, holder in others), default=math.inf)
+    def adopt(self, loading: Loading, request_ids: Sequence[str]) -> None:
+        """Let orders that other batches may have sent be those of a batch for adopted ones, and as old as they are.
+
+        Who holds them is asked here: another journal may have adopted them in this moment, and is to hear of it.
+        """
         with self._writing(durable=True):
+            others = self._others(loading, request_ids)
+            first = min((holder.begun_at for _, holder in others), default=math.inf)
             self._connection.execute(
                 "UPDATE batch SET orders = orders + ?, begun_at = min(begun_at, ?) WHERE id = ?",
                 (self._take(loading, others), first, loading.id),
@@ -552,6 +558,18 @@ def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere
     )
 
 
+def check_adopted(registry: Registry, journal_id: str, run: str, batch_id: str) -> None:
+    """Raise ``HeldElsewhere`` where another journal has adopted orders of a batch."""
+    taken = registry.taken(journal_id, run)
+    if taken is not None:
+        raise HeldElsewhere(
+            f"orders of batch {batch_id} were adopted by {taken} of the journal {taken.path}",
+            path=taken.path,
+            batch_id=taken.batch_id,
+            since=taken.begun_at,
+        )
+
+
 def second_journal(other: Holder) -> SecondJournal:
     """The error that names the account's other journal."""
     where = other.path or "that was lost"
@@ -564,9 +582,9 @@ def account_digest(identity: RunIdentity) -> bytes:
     return hashlib.sha256(words.encode()).digest()[:16]
 
 
-def _since(run: str) -> str:
-    """How the names begin that an outbox has here since its journal was restored."""
-    return f"{run}@"
+def _since(run: str, *, end: bool = False) -> str:
+    """How the names begin that an outbox has here since its journal was restored; or what comes after all of them."""
+    return f"{run}{'A' if end else '@'}"
 
 
 class PutRegistrar:
@@ -610,11 +628,15 @@ class PutRegistrar:
         """
         loading = self.loading(doubted_at)
         held = self._registry.put(loading, request_ids)
-        if taken := {request_id: holder for request_id, holder in held.items() if request_id in adopted}:
+        if taken := [request_id for request_id in held if request_id in adopted]:
             self._registry.adopt(self._adopting(), taken)
         return {
             request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()
         }
+
+    def check(self) -> None:
+        """Raise ``HeldElsewhere`` where another journal has adopted orders of the outbox."""
+        check_adopted(self._registry, self._journal_id, self._uid, self._name)
 
     def begun(self, doubted_at: float | None) -> Loading:
         """What the outbox is to the registry, whether or not anything of it may be sent yet."""

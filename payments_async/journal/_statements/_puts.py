@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import attrs
 
@@ -87,9 +87,22 @@ _INSERTS = {
 }
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
-# Given new request ids, those of them that a person adopts, and when the journal was last found to be copied or
-# restored: which of them may have been sent, adopted ones too.
-Registrar = Callable[[Sequence[str], Collection[str], float | None], Mapping[str, HeldElsewhere]]
+
+class Registrar(Protocol):
+    """The machine's registry of request ids, as an outbox asks it."""
+
+    def check(self) -> None:
+        """Raise ``HeldElsewhere`` where another journal has adopted orders of the outbox."""
+
+    def __call__(
+        self, request_ids: Sequence[str], adopted: Collection[str], doubted_at: float | None, /
+    ) -> Mapping[str, HeldElsewhere]:
+        """Register new request ids; which of them may have been sent, adopted ones too.
+
+        Args:
+            adopted: Those of them that a person adopts.
+            doubted_at: When the journal was last found to be copied or restored.
+        """
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -234,7 +247,12 @@ def _refused(
 
     What a list has shown is not sent from here, so nobody is asked whose it is. An order that a person adopts is ours;
     who may have sent it is noted beside it.
+
+    Raises:
+        HeldElsewhere: Another journal has adopted orders of the outbox. To take one more would lease the others too.
     """
+    for asked in {request.register for request in fresh.values() if request.register is not None}:
+        asked.check()
     registered: dict[str, list[PutRequest]] = {}
     for key, request in fresh.items():
         if request.register is not None and key not in sightings:
