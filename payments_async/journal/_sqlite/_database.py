@@ -144,7 +144,7 @@ class SqliteDatabase:
 
     def end(self, connection: Connection, /) -> None:
         """Let the file alone be the journal, if nobody else has it open."""
-        if self._epoch.leaves_open():
+        if self._epoch.leaves_open() or self._is_overwritten(connection):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # nor does the end of the process close it
             return
         with suppress(sqlite3.Error):
@@ -152,6 +152,13 @@ class SqliteDatabase:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with self._epoch.leaving():
             connection.close()
+
+    def _is_overwritten(self, connection: Connection) -> bool:
+        """Whether a backup was put over the file meanwhile: our log would make a mixture of it."""
+        try:
+            return _opening.is_older(self.place, connection, busy_timeout=self._busy_timeout)
+        except sqlite3.Error:
+            return False
 
     def close(self) -> None:
         """Live no more, and close what vouches for the file."""

@@ -18,7 +18,7 @@ from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_ol
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalUnavailable
 from payments_async.journal._machine._files import birth_of, inode_of
 from payments_async.journal._machine._memory import Anchor, Memory
-from payments_async.journal._sqlite._opening import ARRIVED, STEPS, files_of
+from payments_async.journal._sqlite._opening import ARRIVED, FILED, STEPS, bring_in, files_of
 from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
@@ -159,6 +159,7 @@ class Epoch:
             JournalLost: It is another journal than the one that was here.
             OSError: The mark cannot be written.
         """
+        filed = bring_in(connection)
         connection.execute("BEGIN IMMEDIATE")  # from now on nobody commits what an anchor then tells of
         known = dict(connection.execute("SELECT key, value FROM meta"))
         self.journal_id, commits = known["journal_id"], int(known["commits"])
@@ -180,6 +181,7 @@ class Epoch:
             commits, last = max(commits, highest), commit.last or ""
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits)), (LAST, last)]
         facts += [] if self.unseen_at is None else [(UNSEEN, str(self.unseen_at))]
+        facts += [] if filed is None else [(FILED, str(filed))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (ARRIVED, DOUBTED))
         rule = rule_in(connection)

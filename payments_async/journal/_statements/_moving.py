@@ -21,7 +21,7 @@ _PAGE = 1000  # rows at a time
 _OWN_FACTS = frozenset(
     {"epoch", "birth", "written", "version", "oldest", "moved_to", "moved_at", "move", "is_moved", "move_tries"}
     | {PLACING, DOUBTED}
-    | {"came_by", "arrived"}
+    | {"came_by", "arrived", "filed"}
 )
 _STAYS = frozenset({"meta", "duty", "pace_named", "holder", "watch"})  # who is here now, and what is written by hand
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
