@@ -202,8 +202,7 @@ async def test_an_order_of_an_archive_that_failed_as_a_notification_alone_has_to
     options = ("--older-than", "90d", "--archive", "old.jsonl.gz", "--who", "A. Clerk", "--why", "rule 7", "--yes")
     with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
         file.execute(sql)
-        file.execute("UPDATE ipn_event SET state = 'handled'")
-        file.execute("DELETE FROM ipn_pending")
+        file.execute("DELETE FROM delivery")
     await run("journal", "prune", "--journal", "j.sqlite", *options)
     stays = (await run("explain", "RUN-1", "--journal", "j.sqlite")).said
     assert "Pay it again? Not before the service itself says that it failed" in stays

@@ -23,7 +23,7 @@ Image: TypeAlias = tuple[tuple[tuple[Any, ...], ...], ...]  # the rows of each t
 # What the rules of money read. ``change`` is left out, and emptied: handlers are not explored.
 TABLES = (
     *("run", "outbox", "progress", "chunk", "claim", "attempt", "evidence", "sweep", "resolution"),
-    *("ipn_event", "ipn_pending", "ipn_delivery", "ipn_believed", "sighting", "meta"),
+    *("ipn_event", "delivery", "ipn_delivery", "ipn_believed", "sighting", "meta"),
 )
 
 

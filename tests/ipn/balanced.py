@@ -221,7 +221,7 @@ async def run(
                     await fleet.kill(chance.randrange(receivers))
                     takeovers.append(await free_of_the_dead(server, before) - begun)
         async with asyncio.timeout(120):
-            while await asyncio.to_thread(rows, server, "SELECT 1 FROM payments.ipn_pending LIMIT 1"):  # noqa: ASYNC110
+            while await asyncio.to_thread(rows, server, _WAITS):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
     events = Counter(name for (name,) in rows(server, "SELECT transaction_id FROM payments.ipn_event"))
     lines = await asyncio.to_thread(lines_of, handled)
@@ -234,14 +234,15 @@ async def run(
         repeated={name for name, number in events.items() if number > 1},
         unhandled=events.keys() - ids.keys(),
         renamed={name for name, numbers_ in ids.items() if len(numbers_) > 1},
-        pending=len(rows(server, "SELECT 1 FROM payments.ipn_pending")),
+        pending=len(rows(server, _WAITS)),
         handled=Counter(times.values()),
         takeovers=takeovers,
     )
 
 
+_WAITS = "SELECT 1 FROM payments.delivery WHERE status = 'pending'"
 _HOLDERS = "SELECT name FROM payments.holder"
-_HELD_BY_THE_DEAD = """SELECT DISTINCT p.holder FROM payments.ipn_pending p WHERE p.holder <> '' AND NOT EXISTS (
+_HELD_BY_THE_DEAD = """SELECT DISTINCT p.holder FROM payments.delivery p WHERE p.holder <> '' AND NOT EXISTS (
     SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
     AND lpad(to_hex(CAST(l.classid AS BIGINT)), 8, '0') || lpad(to_hex(CAST(l.objid AS BIGINT)), 8, '0') = p.holder)"""
 

@@ -179,7 +179,7 @@ async def test_the_same_under_two_request_ids_is_a_conflict_for_both(journal: Jo
         "UPDATE ipn_event SET event = CAST('{' AS BLOB) WHERE id = 1",
         "UPDATE ipn_event SET event = CAST('[]' AS BLOB) WHERE id = 1",
         "UPDATE ipn_event SET event = CAST('{\"amount\":\"x\"}' AS BLOB) WHERE id = 1",
-        "UPDATE ipn_event SET done = '7' WHERE id = 1",
+        "UPDATE delivery SET done = '7' WHERE queue = 'inbox' AND about = 1",
         "UPDATE ipn_event SET transaction_id = CAST(x'ff' AS TEXT) WHERE id = 1",
         "UPDATE ipn_event SET event = CAST('{\"created_on\":7}' AS BLOB) WHERE id = 1",
     ],

@@ -447,7 +447,7 @@ async def test_no_run_belongs_to_an_outbox_whose_changes_are_not_written(tmp_pat
     [
         ("UPDATE outbox SET amount = '7' WHERE request_id = 'shop-000001'", "is not what was loaded"),
         ("DELETE FROM outbox WHERE request_id = 'shop-000001'", "not in the journal any more"),
-        ("UPDATE change SET done = '{' WHERE id = (SELECT id FROM change LIMIT 1 OFFSET 1)", "cannot be read"),
+        ("UPDATE delivery SET done = '{' WHERE about = (SELECT id FROM change LIMIT 1 OFFSET 1)", "cannot be read"),
     ],
 )
 async def test_a_change_that_cannot_be_told_is_a_dead_letter(tmp_path: Path, damage: str, words: str) -> None:

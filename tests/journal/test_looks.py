@@ -1,4 +1,4 @@
-"""A look into the inbox finds what is due without reading what waits, and the same however many are due."""
+"""A look into the queue finds what is due without reading what waits, however much that is."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payments_async.journal._sqlite._opening import migrate
-from payments_async.journal._statements._pending import _CLAIM_OF_FEW, _CLAIM_OF_MANY, _COUNT_DUE
+from payments_async.journal._statements import _deliveries
+from payments_async.journal._statements._deliveries import _OLDEST
+from payments_async.journal._statements._events import _IS_DUE
 
-NOW, LEASED = 100.0, 190.0
+NOW, WAITING = 100.0, 190.0
 
 
 @contextmanager
@@ -19,41 +21,34 @@ def inbox(due: Sequence[float] = ()) -> Iterator[sqlite3.Connection]:
     """A file's tables in memory, with events that are due at these moments."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection, new=True)
-        connection.executemany("INSERT INTO ipn_pending VALUES (?, '', '', ?, 0)", enumerate(due, 1))
+        connection.executemany(
+            "INSERT INTO delivery (queue, about, due_at, span) VALUES ('inbox', ?, ?, 60)", enumerate(due, 1)
+        )
         yield connection
-
-
-def claimed(sql: str, due: Sequence[float], limit: int) -> tuple[list[int], list[tuple[int, str, float]]]:
-    """Events that one way of claiming takes, and all that is pending afterwards."""
-    with inbox(due) as connection:
-        found = connection.execute(sql, ("me", "my process", LEASED, NOW, limit)).fetchall()
-        left = connection.execute("SELECT event_id, owner, due_at FROM ipn_pending ORDER BY event_id").fetchall()
-    return sorted(number for (number,) in found), left
 
 
 @pytest.mark.slow(covered=True)
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([0.0, 50.0, NOW, NOW + 1e-6, LEASED, 1e9])), st.integers(1, 20))
-def test_both_ways_of_claiming_take_the_oldest_that_are_due(due: Sequence[float], limit: int) -> None:
-    """Through the index where few are due, and in the order of their numbers where many are."""
-    oldest = [number for number, at in enumerate(due, 1) if at <= NOW][:limit]
-    left = [(number, "me", LEASED) if number in oldest else (number, "", at) for number, at in enumerate(due, 1)]
-    assert (oldest, left) == claimed(_CLAIM_OF_FEW, due, limit)
-    assert (oldest, left) == claimed(_CLAIM_OF_MANY, due, limit)
+@given(st.lists(st.sampled_from([0.0, 50.0, NOW, NOW + 1e-6, WAITING, 1e9])), st.integers(1, 20))
+def test_what_is_due_is_taken_in_the_sequence_of_its_moments(due: Sequence[float], limit: int) -> None:
+    """First what never failed; and of a moment that no clock which is right has written nothing waits for that."""
+    ordered = sorted((at, number) for number, at in enumerate(due, 1) if at <= NOW)[:limit]
+    with inbox(due) as connection:
+        found = connection.execute(_OLDEST, ("inbox", "", NOW, limit)).fetchall()
+        (is_due,) = connection.execute(_IS_DUE, _deliveries.due_at(NOW)).fetchone()
+    assert ordered == found
+    assert is_due == (bool(found) or 1e9 in due)
 
 
-@pytest.mark.parametrize(
-    ("sql", "expected"),
-    [
-        (_COUNT_DUE, "SEARCH ipn_pending USING COVERING INDEX ipn_pending_due (due_at<?)"),
-        (_CLAIM_OF_FEW, "SEARCH ipn_pending USING COVERING INDEX ipn_pending_due (due_at<?)"),
-        (_CLAIM_OF_MANY, "SCAN ipn_pending"),
-    ],
-    ids=["count", "few", "many"],
-)
-def test_what_is_not_due_is_not_read(sql: str, expected: str) -> None:
-    """SQLite goes through the index on when events are due; only where many are, in the order of their numbers."""
+@pytest.mark.parametrize("sql", [_OLDEST, _IS_DUE], ids=["oldest", "any"])
+def test_what_is_not_due_is_not_read(sql: str) -> None:
+    """SQLite goes through the index on when something is due, and sorts nothing."""
     with inbox() as connection:
         plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (0,) * sql.count("?"))]
-    assert expected in plan
-    assert (sql == _CLAIM_OF_FEW) == ("USE TEMP B-TREE FOR ORDER BY" in plan)
+    read = [step for step in plan if "delivery" in step]
+    assert read
+    assert all(
+        step.startswith("SEARCH delivery USING ") and "delivery_due (queue=? AND topic=? AND due_at" in step
+        for step in read
+    )
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan

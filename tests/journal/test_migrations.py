@@ -354,3 +354,91 @@ def test_request_ids_of_a_version_without_keys(database: str, caplog: pytest.Log
         assert [("voucher-17",), ("voucher-17\n1",), ("\u00e9a-1",), ("x",)] == [tuple(row) for row in keys]
         assert [("seen-1",)] == [tuple(row) for row in ask(f"SELECT request_key FROM {place}sighting").fetchall()]  # noqa: S608
     assert ["voucher-17"] == [one.request_id for one in caplog.records if "in letters alone" in one.getMessage()]
+
+
+# What waited for handlers in two queues
+
+_EVENT = "transaction_id, status_code, amount, event, body, query, peer, received_at"
+_TWO_QUEUES = (
+    "INSERT INTO {s}run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, created_at, outbox) "
+    "VALUES (1, 'shop', '', '', '', '', '', 0, 'shop')",
+    "INSERT INTO {s}hearing (outbox, state, at) VALUES ('shop', 'accepted', 0)",
+    "INSERT INTO {s}outbox (id, request_id, request_key, state, amount, body, body_sha256, permitted_at, updated_at) "
+    "VALUES (268435456, 'shop-0', 'shop-0', 'sending', '1', ?, ?, 0, 0)",
+    *(
+        f"INSERT INTO {{s}}ipn_event (id, {_EVENT}, state, tries, done, error) "  # noqa: S608 - no value in it
+        f"VALUES ({number}, 't-{number}', 0, '1', ?, ?, '', '192.0.2.7', 0, {standing})"
+        for number, standing in enumerate(
+            (
+                "'handled', 0, NULL, NULL",  # over
+                "'handled', 0, NULL, NULL",  # leased
+                "'handled', 2, '[\"a\"]', 'it was late'",  # waits for its third round
+                "'dead', 60, '[\"a\"]', 'it was never well'",
+                "'disputed', 1, NULL, 'another amount'",
+                "'handled', 3, NULL, NULL",  # over, after three rounds
+            ),
+            start=1,
+        )
+    ),
+    "INSERT INTO {s}ipn_pending (event_id, owner, holder, due_at, failed) VALUES (2, 'r', 'h', 90, 0)",
+    "INSERT INTO {s}ipn_pending (event_id, owner, holder, due_at, failed) VALUES (3, '', '', 70, 1)",
+    *(
+        "INSERT INTO {s}change (id, order_id, outbox, state, at, status, owner, holder, due_at, tries, done, error) "
+        f"VALUES ({number}, 268435456, 'shop', 'accepted', 0, {standing})"  # noqa: S608 - no value in it
+        for number, standing in enumerate(
+            (
+                "'seen', NULL, NULL, 0, 0, NULL, NULL",
+                "'pending', NULL, NULL, 0, 0, NULL, NULL",
+                "'pending', 'w', 'h', 90, 1, '[\"a\"]', 'no'",
+                "'dead', NULL, NULL, 90, 60, '[\"a\"]', 'never'",
+                "'handled', NULL, NULL, 0, 0, NULL, NULL",
+                "'handled', NULL, NULL, 0, 2, NULL, NULL",
+            ),
+            start=11,
+        )
+    ),
+)
+_ONE_QUEUE = [
+    ("inbox", 2, "", None, "pending", "r", "h", 90.0, 0, None, None),
+    ("inbox", 3, "", None, "pending", "", "", 70.0, 2, '["a"]', "it was late"),
+    ("inbox", 4, "", None, "dead", "", "", 0.0, 60, '["a"]', "it was never well"),
+    ("inbox", 5, "", None, "done", "", "", 0.0, 1, None, None),
+    ("inbox", 6, "", None, "done", "", "", 0.0, 3, None, None),
+    ("outbox", 12, "accepted/shop", 268435456, "pending", "", "", 0.0, 0, None, None),
+    ("outbox", 13, "accepted/shop", 268435456, "pending", "w", "h", 90.0, 1, '["a"]', "no"),
+    ("outbox", 14, "accepted/shop", 268435456, "dead", "", "", 90.0, 60, '["a"]', "never"),
+    ("outbox", 16, "accepted/shop", 268435456, "done", "", "", 0.0, 2, None, None),
+]
+_TRIGGER_BEFORE = """CREATE TRIGGER outbox_changed AFTER UPDATE OF state ON outbox BEGIN
+    INSERT INTO change (id, order_id, outbox, state, at, status) SELECT 1, NEW.id, '', NEW.state, 0, 'pending'; END"""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_what_waited_in_two_queues(database: str) -> None:
+    """It waits in one, with its lease, its rounds and who has finished; and so does what comes after that."""
+    with contextlib.ExitStack() as stack:
+        if database == "sqlite":
+            file = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)))
+            ask, place = file.execute, ""
+            _opening.migrate(file, new=True, steps=_opening.STEPS[:2])
+            ask(_TRIGGER_BEFORE)
+        else:
+            raw = stack.enter_context(psycopg.connect(postgres.new_database()))
+            there = PgConnection(raw)
+            ask, place = there.execute, "payments."
+            _schema.migrate(there, "payments", _schema.STEPS[:2])
+        for statement in _TWO_QUEUES:
+            ask(statement.replace("{s}", place), (b"", b"")[: statement.count("?")])
+        if database == "sqlite":
+            _opening.migrate(file)
+        else:
+            _schema.migrate(there, "payments")
+            ask("SET search_path TO payments")
+        columns = "queue, about, topic, order_id, status, owner, holder, due_at, tries, done, error"
+        found = ask(f"SELECT {columns} FROM delivery ORDER BY queue, about").fetchall()  # noqa: S608 - no value in it
+        assert _ONE_QUEUE == [tuple(row) for row in found]
+        told = ask("SELECT id, state, error FROM ipn_event WHERE state <> 'handled' OR error IS NOT NULL").fetchall()
+        assert [(5, "disputed", "another amount")] == [tuple(row) for row in told]
+        ask("UPDATE outbox SET state = 'accepted', updated_at = 7 WHERE request_id = 'shop-0'")
+        found = ask("SELECT topic, status FROM delivery WHERE about = 7000000").fetchall()
+        assert [("accepted/shop", "pending")] == [tuple(row) for row in found]

@@ -20,6 +20,7 @@ from payments_async.journal.contract import Evidence, Outcome
 
 LARGE = (
     "outbox", "o", "evidence", "v", "attempt", "resolution", "ipn_event", "e", "ipn_delivery", "change", "archived",
+    "delivery", "d",
 )  # fmt: skip
 STOPS_AT_ONCE = "EXISTS (SELECT 1 FROM outbox)"  # its plan is a scan, which ends at the first row
 INDEXED = (State.UNKNOWN, State.PARKED, State.ACCEPTED, State.REJECTED)
@@ -47,6 +48,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(_opening.sqlite3, "connect", lambda *a, **options: connect(*a, factory=Recorded, **options))
     monkeypatch.setattr(Recorded, "asked", set())
     return Recorded.asked
+
+
+def of_use(asked: set[str], *words: str) -> list[str]:
+    """What was asked by a journal that has its tables."""
+    made = {sql for step in _opening.STEPS for sql in step.statements}
+    return [sql for sql in asked if sql not in made and sql.lstrip().startswith(words)]
 
 
 def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
@@ -155,12 +162,12 @@ async def test_nothing_that_happens_to_a_change_reads_a_whole_table(tmp_path: Pa
         await changes_live(journal, asked)
     with an_empty_file() as connection:
         words = ("SELECT", "UPDATE", "INSERT", "DELETE")
-        about = [sql for sql in asked if "change" in sql and sql.lstrip().startswith(words)]
+        about = [sql for sql in of_use(asked, *words) if "change" in sql or "delivery" in sql]
         scans = {sql: steps for sql in about if (steps := [step for step in plan(connection, sql) if _is_scan(step)])}
         (due,) = [plan(connection, sql) for sql in about if "ORDER BY due_at" in sql]
     assert len(about) > 15
     assert {} == scans
-    assert ["SEARCH change USING INDEX change_due (outbox=? AND state=? AND due_at<?)"] == due  # none is sorted
+    assert ["SEARCH delivery USING INDEX delivery_due (queue=? AND topic=? AND due_at<?)"] == due  # none is sorted
 
 
 async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
@@ -168,7 +175,7 @@ async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Pa
     async with SqliteJournal(tmp_path / "journal.db", state_folder=None) as journal:
         await orders_live(journal)
     with an_empty_file() as connection:
-        orders = [sql for sql in asked if sql.lstrip().startswith(("SELECT", "UPDATE", "INSERT", "DELETE", "WITH"))]
+        orders = of_use(asked, "SELECT", "UPDATE", "INSERT", "DELETE", "WITH")
         scans = {sql: [step for step in plan(connection, sql) if _is_scan(step)] for sql in orders}
     assert len(orders) > 50
     assert {} == {sql: steps for sql, steps in scans.items() if steps and not sql.endswith(STOPS_AT_ONCE)}
@@ -181,7 +188,7 @@ async def test_nothing_that_leaves_reads_a_whole_table(tmp_path: Path, asked: se
         await orders_leave(journal, clock, asked)
     with an_empty_file() as connection:
         words = ("SELECT", "UPDATE", "INSERT", "DELETE")
-        plans = {sql: plan(connection, sql) for sql in list(asked) if sql.lstrip().startswith(words)}
+        plans = {sql: plan(connection, sql) for sql in of_use(asked, *words)}
         scans = {sql: steps for sql, found in plans.items() if (steps := [step for step in found if _is_scan(step)])}
     assert len(plans) > 25
     assert {} == {sql: steps for sql, steps in scans.items() if "NOT EXISTS (SELECT 1 FROM archived)" not in sql}
@@ -208,8 +215,7 @@ def _is_scan(step: str) -> bool:
 
 
 _PARTIAL = (
-    "outbox_conflict", "ipn_event_doubt", "ipn_event_nameless", "ipn_event_dead", "ipn_event_disputed",
-    "change_due", "change_dead",
+    "outbox_conflict", "ipn_event_doubt", "ipn_event_nameless", "ipn_event_disputed", "delivery_due", "delivery_dead",
 )  # fmt: skip
 
 
@@ -217,7 +223,7 @@ _PARTIAL = (
 
 _GROWS = frozenset({
     "outbox", "evidence", "attempt", "resolution", "ipn_event", "ipn_believed", "ipn_delivery", "change", "told",
-    "archived", "sighting", "chunk", "claim", "tray",
+    "archived", "sighting", "chunk", "claim", "tray", "delivery",
 })  # fmt: skip
 _PLANNED = ("SELECT", "UPDATE", "INSERT", "DELETE", "WITH")
 
@@ -266,11 +272,13 @@ INSERT INTO resolution (order_id, kind, who, why, at)
 INSERT INTO ipn_believed (id, event_id) SELECT 1000 + n, 1000 + n FROM generate_series(0, %(last)s / 10) n;
 INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at)
     SELECT 1000 + n, 'x', '{}', '', '192.0.2.7', 1000 FROM generate_series(0, %(last)s) n;
-INSERT INTO change (id, order_id, outbox, state, at, status)
-    SELECT n, (7::bigint << 28) + n, 'shop', 'successful', 1000,
-    CASE n %% 100 WHEN 0 THEN 'pending' WHEN 1 THEN 'dead' ELSE 'handled' END FROM generate_series(0, %(last)s) n;
-INSERT INTO ipn_pending (event_id, owner, holder, due_at)
-    SELECT 1000 + n * 10, 'r', 'h', 1e9 FROM generate_series(0, %(last)s / 10) n;
+INSERT INTO change (id, order_id, outbox, state, at)
+    SELECT n, (7::bigint << 28) + n, 'shop', 'successful', 1000 FROM generate_series(0, %(last)s) n;
+INSERT INTO delivery (queue, about, topic, order_id, status) SELECT 'outbox', n, 'successful/shop',
+    (7::bigint << 28) + n, CASE n %% 100 WHEN 0 THEN 'pending' WHEN 1 THEN 'dead' ELSE 'done' END
+    FROM generate_series(0, %(last)s, 10) n;
+INSERT INTO delivery (queue, about, owner, holder, due_at)
+    SELECT 'inbox', 1000 + n * 10, 'r', 'h', 1e9 FROM generate_series(0, %(last)s / 10) n;
 INSERT INTO archived (id, request_id, request_key, state, attempt, sent_before, amount, about, body_sha256,
     transaction_id, permitted_at, updated_at, archive)
     SELECT (6::bigint << 28) + n, 'gone-' || n, 'gone-' || n, 'successful', 1, 0, '1', '{}', 'x',
@@ -279,7 +287,7 @@ INSERT INTO sighting (request_key, transaction_id, news, at)
     SELECT 'seen-' || n, md5(n::text), 'looked_up_successful', 1000 FROM generate_series(0, %(last)s) n;
 """
 # of what waits or is open, however much there is of what is over
-_FEW = (*_PARTIAL, "chunk_leased", "chunk_later", "chunk_open", "change_open", "outbox_open")
+_FEW = (*_PARTIAL, "chunk_leased", "chunk_later", "chunk_open", "delivery_order", "outbox_open")
 _STATISTICS = {
     "that nobody has looked at": "",
     "that was looked at while it was all but empty": "VACUUM ANALYZE",

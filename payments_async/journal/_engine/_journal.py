@@ -97,8 +97,10 @@ from payments_async.journal._statements import (
     _archived,
     _archiving,
     _changes,
+    _deliveries,
     _duties,
     _entries,
+    _events,
     _evidence,
     _history,
     _listing_deadlines,
@@ -107,11 +109,11 @@ from payments_async.journal._statements import (
     _notifications,
     _open,
     _pacing,
-    _pending,
     _permits,
     _puts,
 )
 from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._deliveries import INBOX, OUTBOX
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._states import State
 from payments_async.journal._versions import Migration
@@ -290,8 +292,7 @@ class Journal(Inbox):
             if self._has_leased and self._database.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._submit("release", _pending.release, self._database.holder, None)
-                    await self._submit("release_changes", _changes.release, self._database.holder, None)
+                    await self._submit("release", _deliveries.give_back, self._database.holder)
             if self._has_duties and self._database.holder:
                 self._has_duties = False
                 with suppress(JournalError):
@@ -1269,21 +1270,18 @@ class Journal(Inbox):
         Fresh ones come first, oldest first, and then those that failed before, so that these hold up nothing. What a
         dead process held is fresh. One whose order cannot be read is a dead letter from then on.
         """
-        async with self._database.dead() as dead:
-            may_read = not dead and self._reading is not None
-            if may_read and not await self._read(_changes.is_due, outbox, states, self._database.now()):
-                return ()  # a commit would be told to everybody
-            self._has_leased = True
-            asked = (outbox, states, owner, self._database.holder, lease, limit, dead)
-            return await self._submit("claim_changes", _changes.claim, *asked, droppable=True)
+        due = partial(_changes.is_due, outbox=outbox, states=states)
+        return await self._claim(
+            "claim_changes", due, partial(_changes.claim, outbox=outbox, states=states), owner, lease, limit
+        )
 
     async def release_changes(self, owner: str) -> None:
         """Give back at once every lease that ``owner`` took through this journal, and none of a namesake elsewhere."""
-        await self._submit("release_changes", _changes.release, self._database.holder, owner)
+        await self._submit("release_changes", _deliveries.give_back, self._database.holder, OUTBOX, owner)
 
     async def note_change_done(self, change_id: int, handler: str) -> None:
         """One handler has finished with the change."""
-        await self._submit("note_change_done", _changes.note_done, change_id, handler)
+        await self._submit("note_change_done", _deliveries.note_done, OUTBOX, change_id, handler)
 
     async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
         """Within the application's own transaction, remember that a handler is told of a change; whether it was not.
@@ -1303,15 +1301,16 @@ class Journal(Inbox):
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
     ) -> None:
         """These are ``handled`` or ``dead``, in one commit. What was finished before stays as it is."""
-        await self._submit("finish_changes", _changes.finish, tuple(change_ids), status, error)
+        await self._submit("finish_changes", _changes.finish, tuple(change_ids), status, self._database.holder, error)
 
     async def retry_change(self, change_id: int, *, delay: float, error: str) -> None:
         """Count a try, give the lease back and make the change due again after ``delay`` seconds."""
-        await self._submit("retry_change", _changes.retry, change_id, delay, error)
+        again = (OUTBOX, change_id, self._database.holder, delay, error)
+        await self._submit("retry_change", _deliveries.retry, *again)
 
     async def revive_changes(self, change_id: int | None = None) -> int:
         """Make one dead change, or all of them, wait for a handler again; tells how many."""
-        return await self._submit("revive_changes", _changes.revive, change_id)
+        return await self._submit("revive_changes", _deliveries.revive, OUTBOX, change_id)
 
     def dead_changes(self) -> AsyncIterator[Change]:
         """Changes that are dead letters, oldest first."""
@@ -1355,38 +1354,50 @@ class Journal(Inbox):
         return await self._submit("confirm", _notifications.confirm, event_id)
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
+        return await self._claim("claim", _events.is_due, _events.claim, owner, lease, limit)
+
+    async def _claim(
+        self,
+        name: str,
+        is_due: Callable[..., bool],
+        claim: Callable[..., Sequence[T]],
+        owner: str,
+        lease: float,
+        limit: int,
+    ) -> Sequence[T]:
+        """Lease what is due of one queue."""
         async with self._database.dead() as dead:
             may_read = not dead and self._reading is not None  # a journal that is being opened takes what is submitted
-            if may_read and not await self._read(_pending.is_due, self._database.now()):
+            if may_read and not await self._read(partial(is_due, now=self._database.now())):
                 return ()  # a commit would be told to everybody
             self._has_leased = True
-            asked = (owner, self._database.holder, lease, limit, dead)
-            return await self._submit("claim", _pending.claim, *asked, droppable=True)
+            asked = partial(claim, owner=owner, holder=self._database.holder, lease=lease, limit=limit, dead=dead)
+            return await self._submit(name, asked, droppable=True)
 
     async def release(self, owner: str) -> None:
-        await self._submit("release", _pending.release, self._database.holder, owner)
+        await self._submit("release", _deliveries.give_back, self._database.holder, INBOX, owner)
 
     async def note_done(self, event_id: int, handler: str) -> None:
-        await self._submit("note_done", _pending.note_done, event_id, handler)
+        await self._submit("note_done", _deliveries.note_done, INBOX, event_id, handler)
 
     async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
-        await self._submit("finish", _pending.finish, event_id, state, error)
+        await self._submit("finish", _events.finish, event_id, state, self._database.holder, error)
 
     async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
-        await self._submit("retry_later", _pending.retry_later, event_id, delay, error)
+        await self._submit("retry_later", _deliveries.retry, INBOX, event_id, self._database.holder, delay, error)
 
     async def revive(self, event_id: int | None = None) -> int:
-        return await self._submit("revive", _pending.revive, event_id)
+        return await self._submit("revive", _deliveries.revive, INBOX, event_id)
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
-        return self._stream(_pending.dead_after(self._database))
+        return self._stream(_events.dead_after(self._database))
 
     def unmatched(self) -> AsyncIterator[StoredEvent]:
         """These, oldest first: who ordered them?"""
-        return self._stream(_pending.unmatched_after(self._database))
+        return self._stream(_events.unmatched_after(self._database))
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
-        return self._stream(_pending.dubious_after(self._database))
+        return self._stream(_events.dubious_after(self._database))
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         return (await self.final_events_of((request_id,))).get(request_id)
@@ -1414,17 +1425,17 @@ class Journal(Inbox):
             raise ValueError("older_than: must be above 0")
         before, last, pruned = self._database.now() - older_than, 0, Pruned()
         while True:
-            some, end = await self._submit("prune", _pending.prune, last, before)
+            some, end = await self._submit("prune", _events.prune, last, before)
             if end is None:
                 return pruned
             last = end
             pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
 
     async def check_writable(self) -> None:
-        await self._submit("check_writable", _pending.check_writable)
+        await self._submit("check_writable", _events.check_writable)
 
     async def backlog(self) -> Backlog:
-        return await self._read(_pending.backlog)
+        return await self._read(_events.backlog)
 
     async def retire(self, move: str, to: str) -> None:
         """Seal the journal, once what the dead had in hand was taken from them: nothing is written to it any more.

@@ -161,3 +161,39 @@ KEYED = (
     *(f"ALTER TABLE {table} RENAME COLUMN request_id TO request_key" for table in ("ipn_event", "sighting")),
     *(f"DROP INDEX {table}_{what}" for table in ("outbox", "archived") for what in ("request", "mixed")),
 )
+
+# What waits for handlers, in one queue: notifications (`inbox`) and changes of orders (`outbox`). Most rows are written
+# and deleted within moments; what failed before stays as `done`, for histories. While a delivery is leased, `due_at` is
+# the end of its lease; 0 is for what never failed. `span` is how long its last wait or lease was to be.
+QUEUED = (
+    """CREATE TABLE delivery (
+        queue TEXT NOT NULL, about INTEGER NOT NULL, topic TEXT NOT NULL DEFAULT '', order_id INTEGER,
+        status TEXT NOT NULL DEFAULT 'pending', owner TEXT NOT NULL DEFAULT '', holder TEXT NOT NULL DEFAULT '',
+        due_at REAL NOT NULL DEFAULT 0, span REAL NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
+        done TEXT, error TEXT, PRIMARY KEY (queue, about)) STRICT, WITHOUT ROWID""",
+    """INSERT INTO delivery (queue, about, status, owner, holder, due_at, tries, done, error)
+        SELECT 'inbox', e.id,
+        CASE WHEN p.event_id IS NOT NULL THEN 'pending' WHEN e.state = 'dead' THEN 'dead' ELSE 'done' END,
+        coalesce(p.owner, ''), coalesce(p.holder, ''), coalesce(p.due_at, 0), e.tries, e.done,
+        CASE WHEN e.state <> 'disputed' THEN e.error END
+        FROM ipn_event e LEFT JOIN ipn_pending p ON p.event_id = e.id
+        WHERE p.event_id IS NOT NULL OR e.state = 'dead' OR e.tries > 0""",
+    """INSERT INTO delivery (queue, about, topic, order_id, status, owner, holder, due_at, tries, done, error)
+        SELECT 'outbox', c.id, c.state || '/' || c.outbox, c.order_id,
+        CASE WHEN c.status IN ('pending', 'dead') THEN c.status ELSE 'done' END,
+        coalesce(c.owner, ''), coalesce(c.holder, ''), c.due_at, c.tries, c.done, c.error
+        FROM change c WHERE c.status IN ('pending', 'dead') OR c.tries > 0""",
+    """UPDATE ipn_event SET error = CASE WHEN state = 'disputed' THEN error END,
+        state = CASE WHEN state = 'disputed' THEN state ELSE 'handled' END WHERE state = 'dead' OR error IS NOT NULL""",
+    "CREATE INDEX delivery_due ON delivery(queue, topic, due_at) WHERE status = 'pending'",
+    "CREATE INDEX delivery_dead ON delivery(queue, about) WHERE status = 'dead'",
+    # keeps its order from leaving
+    "CREATE INDEX delivery_order ON delivery(order_id) WHERE order_id IS NOT NULL AND status <> 'done'",
+    "DROP TABLE ipn_pending",
+    *(f"DROP INDEX {name}" for name in ("ipn_event_dead", "change_due", "change_leased", "change_dead", "change_open")),
+    *(f"ALTER TABLE ipn_event DROP COLUMN {name}" for name in ("tries", "done")),
+    *(
+        f"ALTER TABLE change DROP COLUMN {name}"
+        for name in ("status", "owner", "holder", "due_at", "tries", "done", "error")
+    ),
+)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import KEYED, TABLES
+from payments_async.journal._engine._tables import KEYED, QUEUED, TABLES
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
@@ -50,7 +50,9 @@ def _derived_one(statement: str) -> str:
     words = re.sub(r"outbox\(state\)( WHERE state = )", r"outbox(id)\1", words)  # one of SQLite's ends with the id
     words = words.replace("outbox(state)", "outbox(state, id)")
     words = re.sub(r"x'0+'", "{none}", words)
-    words = re.sub(r"\b(?:CREATE TABLE|ALTER TABLE|DROP INDEX|INDEX \w+ ON) ", r"\g<0>{s}.", words)
+    words = re.sub(
+        r"\b(?:(?:CREATE|ALTER|DROP) TABLE|DROP INDEX|INDEX \w+ ON|INSERT INTO|UPDATE|FROM|JOIN) ", r"\g<0>{s}.", words
+    )
     return re.sub(rf"\b(?:{'|'.join(_TYPES)})\b", lambda found: _TYPES[found[0]], words)
 
 
@@ -303,11 +305,37 @@ INSERT INTO {s}.meta (key, value) SELECT 'changes_since', CAST(coalesce(
 CREATE INDEX IF NOT EXISTS outbox_failed ON {s}.outbox(id) WHERE state = 'failed';
 """
 
+_QUEUED = """
+CREATE OR REPLACE FUNCTION {s}.write_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE name text; path text; number bigint;
+BEGIN
+    IF current_setting('session_replication_role') = 'replica' AND EXISTS (SELECT 1 FROM pg_stat_activity a
+        WHERE a.pid = pg_backend_pid() AND a.backend_type LIKE 'logical replication%') THEN RETURN NULL; END IF;
+    IF current_schema() IS DISTINCT FROM TG_TABLE_SCHEMA THEN
+        path := current_setting('search_path');
+        PERFORM set_config('search_path', quote_ident(TG_TABLE_SCHEMA) || ', pg_temp', true);
+    END IF;
+    SELECT r.outbox INTO name FROM run r WHERE r.id = NEW.id >> {shift};
+    IF name IS NOT NULL THEN
+        INSERT INTO change (id, order_id, outbox, state, at)
+        SELECT greatest((SELECT coalesce(max(c.id), 0) FROM change c) + 1, trunc(NEW.updated_at * 1000000)::bigint),
+            NEW.id, name, NEW.state, NEW.updated_at RETURNING id INTO number;
+        IF EXISTS (SELECT 1 FROM hearing h WHERE h.outbox = name AND h.state = NEW.state) THEN
+            INSERT INTO delivery (queue, about, topic, order_id)
+            VALUES ('outbox', number, NEW.state || '/' || name, NEW.id);
+        END IF;
+    END IF;
+    IF path IS NOT NULL THEN PERFORM set_config('search_path', path, true); END IF;
+    RETURN NULL;
+END$$;
+"""
+
 # Step n brings a namespace from version n to n + 1; as many of the same about as a file has.
 STEPS: tuple[Step, ...] = (
     Step(about="make the tables", statements=(_NUMBERS + _derived(TABLES) + _BESIDE + _WITHIN,), oldest=1),
     # of the version before is nobody who writes: one waits for the others by another lock
     Step(about="bind functions to their tables", statements=(_derived(KEYED) + _BOUND,), oldest=2),
+    Step(about="one queue for all handlers", statements=(_derived(QUEUED) + _QUEUED,), oldest=3),
 )
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
@@ -317,6 +345,7 @@ _TRIGGERS = re.findall(r"(CREATE TRIGGER (\w+) [^;]* ON \{s\}\.(\w+) [^;]*);", _
 _MADE = re.compile(r"CREATE TABLE (?:\S+\.)?(\w+)")
 _ADDED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) ADD COLUMN (\w+)")
 _RENAMED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) RENAME COLUMN (\w+) TO (\w+)")
+_DROPPED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) DROP COLUMN (\w+)|DROP TABLE [^;(]*\.(\w+)")
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
@@ -420,6 +449,9 @@ def _check_columns(connection: PgConnection, schema: str) -> None:
     wanted |= {f"{table}.{column}" for table, column in _ADDED.findall(made)}
     for table, before, after in _RENAMED.findall(made):
         wanted = wanted - {f"{table}.{before}"} | {f"{table}.{after}"}
+    gone = _DROPPED.findall(made)
+    wanted -= {f"{table}.{column}" for table, column, _ in gone}
+    wanted = {name for name in wanted if name.partition(".")[0] not in {table for *_, table in gone if table}}
     if lacking := wanted - columns_of(connection, schema):
         raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version 1 has")
 

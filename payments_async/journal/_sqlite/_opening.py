@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import KEYED, TABLES
+from payments_async.journal._engine._tables import KEYED, QUEUED, TABLES
 from payments_async.journal._faults import (
     JournalCorrupt,
     JournalError,
@@ -67,16 +67,18 @@ _FIRST = (
 # A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order enters
 # as planned, always. Its condition is all that an order of another batch pays. Ids follow the clock, in microseconds: a
 # journal that was restored, or is another one, gives none that a handler has seen before.
+_WRITE_CHANGE = f"""BEGIN
+    INSERT INTO change (id, order_id, outbox, state, at)
+    SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
+        NEW.id, r.outbox, NEW.state, NEW.updated_at FROM run r WHERE r.id = {run_in("NEW.id")};
+    INSERT INTO delivery (queue, about, topic, order_id)
+    SELECT 'outbox', (SELECT max(id) FROM change), NEW.state || '/' || h.outbox, NEW.id
+    FROM run r JOIN hearing h ON h.outbox = r.outbox AND h.state = NEW.state WHERE r.id = {run_in("NEW.id")};
+    END"""  # noqa: S608 - no value in it
 WRITES_CHANGES = f"""CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF state ON outbox
     WHEN NEW.state NOT {among(UNSENT)} AND NEW.state <> OLD.state
     AND EXISTS (SELECT 1 FROM run WHERE id = {run_in("NEW.id")} AND outbox IS NOT NULL)
-    BEGIN
-    INSERT INTO change (id, order_id, outbox, state, at, status)
-    SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
-        NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
-        SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
-    FROM run r WHERE r.id = {run_in("NEW.id")};
-    END"""  # noqa: S608 - no value in it
+    {_WRITE_CHANGE}"""  # noqa: S608 - no value in it
 
 _BOUND = (
     *KEYED,
@@ -87,10 +89,20 @@ _BOUND = (
     "CREATE INDEX IF NOT EXISTS outbox_failed ON outbox(state) WHERE state = 'failed'",
 )
 
+_QUEUED = (
+    "DROP TRIGGER IF EXISTS outbox_changed",  # made again by `migrate`, where an outbox is there
+    "DROP TRIGGER archived_changed",
+    *QUEUED,
+    f"""CREATE TRIGGER archived_changed AFTER UPDATE OF state ON archived
+        WHEN NEW.state <> OLD.state AND EXISTS (SELECT 1 FROM run WHERE id = {run_in("NEW.id")} AND outbox IS NOT NULL)
+        {_WRITE_CHANGE}""",  # noqa: S608 - no value in it
+)
+
 # Step n brings a file from version n to n + 1.
 STEPS: tuple[Step, ...] = (
     Step(about="make the tables", statements=_FIRST, oldest=1),
     Step(about="bind functions to their tables", statements=_BOUND, oldest=2),  # of which a file has none
+    Step(about="one queue for all handlers", statements=_QUEUED, oldest=3),
 )
 
 
@@ -306,6 +318,8 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
             connection.execute(statement)
         if todo.before < SINCE <= todo.after:
             write_keys(connection, tables=("outbox", "archived"), is_new=not todo.before)
+        if todo.steps and connection.execute("SELECT 1 FROM run WHERE outbox IS NOT NULL LIMIT 1").fetchone():
+            connection.execute(WRITES_CHANGES)
         if todo.steps:
             about = str(todo.oldest)
             connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('oldest', ?)", (about,))

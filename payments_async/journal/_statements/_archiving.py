@@ -42,10 +42,10 @@ from payments_async.journal._states import FINAL
 _log = logging.getLogger("payments_async.journal")
 _PAGE = 250  # orders that leave in one commit, so that nobody else waits for long
 # an event that waits for a handler, that failed or that is to be confirmed keeps its order
-_WAITS = """(e.state = 'dead' OR (e.doubt = 'unconfirmed' AND e.state <> 'disputed')
-    OR EXISTS (SELECT 1 FROM ipn_pending p WHERE p.event_id = e.id))"""
+_WAITS = """((e.doubt = 'unconfirmed' AND e.state <> 'disputed') OR EXISTS (SELECT 1 FROM delivery d
+    WHERE d.queue = 'inbox' AND d.about = e.id AND d.status <> 'done'))"""
 _IS_OLD = f"""o.state {among(FINAL)} AND o.conflict IS NULL AND o.updated_at < ? AND NOT ({FAILED_BY_NOTIFICATION})
-    AND NOT EXISTS (SELECT 1 FROM change WHERE order_id = o.id AND status IN ('pending', 'dead'))
+    AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.order_id = o.id AND d.status <> 'done')
     AND NOT EXISTS (SELECT 1 FROM ipn_event e WHERE e.request_key = o.request_key AND {_WAITS})
     AND NOT EXISTS (SELECT 1 FROM evidence v JOIN ipn_event e ON e.id = v.event_id
         WHERE v.order_id = o.id AND {_WAITS})"""  # noqa: S608 - no value in it

@@ -1,4 +1,4 @@
-"""Changes of orders: the feed of them, and those that wait to be handled: leased, retried, closed, revived."""
+"""Changes of orders: the feed of them, of which handlers hear, and what they are given."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import attrs
-import msgspec
 
 from payments_async.journal._changes import UNHEARD, Change, Hearing
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry, check_named
+from payments_async.journal._statements import _deliveries
 from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._deliveries import OUTBOX
 from payments_async.journal._statements._entries import (
     COLUMNS,
     NO_DOUBTS,
@@ -31,27 +32,22 @@ from payments_async.journal._states import UNSENT, State
 
 _log = logging.getLogger("payments_async.journal")
 _NOTED_EVERY = 60.0  # seconds
-_BEYOND = 1 << 63
 _PAGE = 100  # dead letters in memory at once
 _PRUNED_AT_ONCE = 500  # changes in one commit, so that nobody else waits for long
-_NONE = 0  # no change has this id
-_STATUSES = frozenset({"handled", "dead"})
 _WHOSE = "coalesce(o.request_id, (SELECT a.request_id FROM archived a WHERE a.id = change.order_id))"  # which has left
-_FACTS = f"change.id, {_WHOSE}, change.outbox, change.state, change.at, change.tries, change.error"
+_FACTS = f"change.id, {_WHOSE}, change.outbox, change.state, change.at, coalesce(d.tries, 0), d.error"
 _WIDTH = 7
-_FEED = f"SELECT {_FACTS} FROM change LEFT JOIN outbox o ON o.id = change.order_id WHERE change.id > ?"  # noqa: S608
-_DUE = """SELECT due_at, id FROM change WHERE status = 'pending' AND outbox = ? AND state = ? AND due_at <= ?
-    ORDER BY due_at, id LIMIT ?"""
-_HEARD = """SELECT h.state FROM hearing h WHERE h.outbox = ? AND (h.at < ? OR EXISTS (SELECT 1 FROM change c
-    WHERE c.status = 'pending' AND c.outbox = h.outbox AND c.state = h.state AND c.due_at <= ?))"""
-_LEASE = "UPDATE change SET owner = ?, holder = ?, due_at = ? WHERE id IN ({marks})"
+_DELIVERED = "LEFT JOIN delivery d ON d.queue = 'outbox' AND d.about = change.id"
+_FROM = f"FROM change LEFT JOIN outbox o ON o.id = change.order_id {_DELIVERED}"
+_FEED = f"SELECT {_FACTS} {_FROM} WHERE change.id > ?"
+_HEARD = f"""SELECT h.state FROM hearing h WHERE h.outbox = ?
+    AND (h.at < ? OR {_deliveries.are_due(OUTBOX, "h.state || '/' || h.outbox")})"""  # noqa: S608 - no value in it
 _ORDER = ", ".join(f"o.{name}" for name in COLUMNS.split(", "))
 # a change may outlive its order: then it says so, and holds up nothing
-_CLAIMED = f"""SELECT {_FACTS}, change.done, r.batch_id, {_ORDER} FROM change
-    LEFT JOIN outbox o ON o.id = change.order_id LEFT JOIN run r ON r.id = {run_in("change.order_id")}
-    WHERE change.id IN ({{marks}}) ORDER BY change.id"""  # noqa: S608 - no value in it
-_FINISH = """UPDATE change SET status = ?, error = ?, owner = NULL, holder = NULL
-    WHERE id IN ({marks}) AND status = 'pending'"""
+_CLAIMED = f"""SELECT {_FACTS}, d.done, r.batch_id, {_ORDER} {_FROM}
+    LEFT JOIN run r ON r.id = {run_in("change.order_id")} WHERE change.id IN ({{marks}}) ORDER BY change.id"""
+_DEAD = f"SELECT {_FACTS} {_FROM} WHERE change.id IN ({{marks}}) ORDER BY change.id"
+_STATUSES = frozenset({"handled", "dead"})
 _GONE = "its order had left for an archive: no handler can be given it, so a person does what is to be done (`explain`)"
 # Orders of outboxes that came to stand where they do without a change, since nothing was forgotten; each with its run.
 UNWRITTEN = f"""outbox o JOIN run r ON r.id = {run_in("o.id")} AND r.outbox IS NOT NULL
@@ -59,7 +55,11 @@ UNWRITTEN = f"""outbox o JOIN run r ON r.id = {run_in("o.id")} AND r.outbox IS N
     AND o.updated_at >= coalesce((SELECT CAST(m.value AS DOUBLE PRECISION) FROM meta m
     WHERE m.key = 'changes_since'), 0)
     AND NOT EXISTS (SELECT 1 FROM change c WHERE c.order_id = o.id AND c.state = o.state)"""  # noqa: S608 - no value in it
-_names = msgspec.json.Decoder(list[str]).decode
+
+
+def _topic(outbox: str, state: str) -> str:
+    """What is heard of together."""
+    return f"{State(state).value}/{outbox}"
 
 
 def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
@@ -76,8 +76,8 @@ def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
 def hearings(connection: Connection, outbox: str) -> Sequence[Hearing]:
     """Of which states handlers hear, or heard."""
     found = connection.execute(
-        """SELECT h.state, h.at, (SELECT count(*) FROM change c
-            WHERE c.status = 'pending' AND c.outbox = h.outbox AND c.state = h.state)
+        """SELECT h.state, h.at, (SELECT count(*) FROM delivery d
+            WHERE d.status = 'pending' AND d.queue = 'outbox' AND d.topic = h.state || '/' || h.outbox)
         FROM hearing h WHERE h.outbox = ? ORDER BY h.state""",
         (outbox,),
     ).fetchall()
@@ -97,11 +97,7 @@ def forget(commit: Commit, outbox: str, state: State, who: str, why: str) -> int
     run = run_columns(commit, outbox, "id")[0]
     resolve(commit, f"forgot {State(state).value}", who, why, run=run)
     commit.execute("DELETE FROM hearing WHERE outbox = ? AND state = ?", (outbox, State(state).value))
-    return commit.execute(
-        """UPDATE change SET status = 'seen', owner = NULL, holder = NULL
-        WHERE status = 'pending' AND outbox = ? AND state = ?""",
-        (outbox, State(state).value),
-    ).rowcount
+    return _deliveries.let_go(commit, OUTBOX, _topic(outbox, state))
 
 
 def last(connection: Connection) -> int:
@@ -129,7 +125,7 @@ def states_since(connection: Connection, outbox: str, number: int) -> tuple[int,
 
 def is_due(connection: Connection, outbox: str, states: Collection[State], now: float) -> bool:
     """Whether there is anything to be claimed, or to be noted beside that."""
-    found = connection.execute(_HEARD, (outbox, now - _NOTED_EVERY, now)).fetchall()
+    found = connection.execute(_HEARD, (outbox, now - _NOTED_EVERY, *_deliveries.due_at(now))).fetchall()
     return any(state in states for (state,) in found)
 
 
@@ -149,81 +145,40 @@ def claim(
         "UPDATE hearing SET at = ? WHERE outbox = ? AND state = ? AND at < ?",
         [(commit.now, outbox, State(state).value, commit.now - _NOTED_EVERY) for state in states],
     )
-    due: list[tuple[float, int]] = []
-    for state in states:  # each by its own place in the index: what nobody here handles is not read
-        due += commit.execute(_DUE, (outbox, State(state).value, commit.now, limit)).fetchall()
-    if not due:
-        return ()
-    ids = [number for _, number in sorted(due)[:limit]]
-    sql, marked = _marked(_LEASE, ids)
-    commit.execute(sql, (owner, holder, commit.now + lease, *marked))
-    sql, marked = _marked(_CLAIMED, ids)
-    return _told(commit, commit.execute(sql, marked).fetchall())
+    topics = [_topic(outbox, state) for state in states]
+    ids = _deliveries.claim(commit, OUTBOX, topics, owner, holder, lease, limit)
+    return [
+        told
+        for sql, block in _deliveries.marked(_CLAIMED, ids)
+        for told in _told(commit, commit.execute(sql, block).fetchall())
+    ]
 
 
-def release(commit: Commit, holder: str, owner: str | None = None) -> None:
-    """Give back what is leased through one opening of a journal, to one owner or to anybody."""
-    commit.execute(
-        """UPDATE change SET owner = NULL, holder = NULL, due_at = 0
-        WHERE holder = ? AND status = 'pending' AND coalesce(? = owner, TRUE)""",
-        (holder, owner),
-    )
-
-
-def note_done(commit: Commit, change_id: int, handler: str) -> None:
-    """Remember that one handler has finished."""
-    row = commit.execute("SELECT done FROM change WHERE id = ?", (change_id,)).fetchone()
-    if row is not None:
-        done = sorted({handler, *_names(row[0] or "[]")})
-        commit.execute("UPDATE change SET done = ? WHERE id = ?", (msgspec.json.encode(done).decode(), change_id))
-
-
-def finish(commit: Commit, change_ids: Sequence[int], status: str, error: str | None) -> None:
+def finish(commit: Commit, change_ids: Sequence[int], status: str, holder: str, error: str | None) -> None:
     """Close changes that wait."""
     if status not in _STATUSES:
         raise ValueError(f"status: a change ends as one of {', '.join(sorted(_STATUSES))}")
-    if change_ids:
-        sql, marked = _marked(_FINISH, change_ids)
-        commit.execute(sql, (status, error, *marked))
-
-
-def retry(commit: Commit, change_id: int, delay: float, error: str) -> None:
-    """Count a round and make the change due again later."""
-    commit.execute(
-        """UPDATE change SET owner = NULL, holder = NULL, due_at = ?, tries = tries + 1, error = ?
-        WHERE id = ? AND status = 'pending'""",
-        (commit.now + delay, error, change_id),
-    )
-
-
-def revive(commit: Commit, change_id: int | None) -> int:
-    """Make dead letters wait again."""
-    named = change_id if change_id is None or abs(change_id) < _BEYOND else _NONE
-    return commit.execute(
-        "UPDATE change SET status = 'pending', tries = 0, due_at = 0 WHERE status = 'dead' AND coalesce(? = id, TRUE)",
-        (named,),
-    ).rowcount
+    if status == "dead":
+        _deliveries.bury(commit, OUTBOX, change_ids, holder, error)
+    else:
+        _deliveries.close(commit, OUTBOX, change_ids, holder)
 
 
 def dead_after(connection: Connection, /, *, after: int) -> tuple[list[Change], int]:
     """A page of dead letters, oldest first."""
-    found = connection.execute(
-        f"""SELECT {_FACTS} FROM change LEFT JOIN outbox o ON o.id = change.order_id
-        WHERE change.status = 'dead' AND change.id > ? ORDER BY change.id LIMIT {_PAGE}""",  # noqa: S608 - no value in it
-        (after,),
-    ).fetchall()
-    page = [_change(row) for row in found]
-    return page, page[-1].id if page else after
+    ids = _deliveries.dead_after(connection, OUTBOX, after, _PAGE)
+    page = [
+        _change(row)
+        for sql, block in _deliveries.marked(_DEAD, ids)
+        for row in connection.execute(sql, block).fetchall()
+    ]
+    return page, ids[-1] if ids else after
 
 
 def backlog(connection: Connection, outbox: str | None) -> Backlog:
     """How much waits, and since when."""
-    pending, first = connection.execute(
-        "SELECT count(*), min(id) FROM change WHERE status = 'pending' AND coalesce(? = outbox, TRUE)", (outbox,)
-    ).fetchone()
-    (dead,) = connection.execute(
-        "SELECT count(*) FROM change WHERE status = 'dead' AND coalesce(? = outbox, TRUE)", (outbox,)
-    ).fetchone()
+    topics = None if outbox is None else [_topic(outbox, state) for state in State]
+    pending, dead, first = _deliveries.count(connection, OUTBOX, topics)
     oldest = connection.execute("SELECT at FROM change WHERE id = ?", (first,)).fetchone()
     return Backlog(pending=pending, dead=dead, oldest=None if oldest is None else oldest[0])
 
@@ -234,7 +189,7 @@ def prune(commit: Commit, number: int, before: float) -> tuple[int, int | None]:
     Ids rise with time: a block without anything old is the end.
     """
     block = commit.execute(
-        f"""SELECT id, at < ?, status IN ('seen', 'handled') FROM change
+        f"""SELECT id, at < ?, coalesce(d.status = 'done', TRUE) FROM change {_DELIVERED}
         WHERE id > ? AND id < (SELECT max(id) FROM change) ORDER BY id LIMIT {_PRUNED_AT_ONCE}""",  # noqa: S608
         (before, number),
     ).fetchall()
@@ -247,8 +202,9 @@ def prune(commit: Commit, number: int, before: float) -> tuple[int, int | None]:
             remembers = """INSERT INTO meta (key, value) VALUES ('changes_since', ?)
                 ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
             commit.execute(remembers, (repr(before),))
-        sql, marked = _marked("DELETE FROM change WHERE id IN ({marks})", ids)
-        commit.execute(sql, marked)
+        for sql, some in _deliveries.marked("DELETE FROM change WHERE id IN ({marks})", ids):
+            commit.execute(sql, some)
+        _deliveries.forget(commit, OUTBOX, ids)
     return len(ids), block[-1][0]
 
 
@@ -263,19 +219,13 @@ def write_unwritten(connection: Connection, now: float) -> None:
     found = connection.execute(f"SELECT o.id, r.outbox, o.state, o.updated_at FROM {UNWRITTEN} ORDER BY o.updated_at")  # noqa: S608
     heard = set(connection.execute("SELECT outbox, state FROM hearing").fetchall())
     newest = max(last(connection), int(now * 1_000_000))
+    orders = found.fetchall()
+    rows = [(newest + place, *order) for place, order in enumerate(orders, start=1)]
+    connection.executemany("INSERT INTO change (id, order_id, outbox, state, at) VALUES (?, ?, ?, ?, ?)", rows)
     connection.executemany(
-        "INSERT INTO change (id, order_id, outbox, state, at, status) VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (newest + place, number, outbox, state, at, "pending" if (outbox, state) in heard else "seen")
-            for place, (number, outbox, state, at) in enumerate(found.fetchall(), start=1)
-        ],
+        "INSERT INTO delivery (queue, about, topic, order_id) VALUES ('outbox', ?, ?, ?)",
+        [(row[0], _topic(row[2], row[3]), row[1]) for row in rows if (row[2], row[3]) in heard],
     )
-
-
-def _marked(sql: str, ids: Sequence[int]) -> tuple[str, Sequence[int]]:
-    """A statement for so many ids, rounded up to a power of two, so that there are few and they are kept."""
-    width = 1 << (len(ids) - 1).bit_length()
-    return sql.format(marks=", ".join("?" * width)), (*ids, *[_NONE] * (width - len(ids)))
 
 
 def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
@@ -289,23 +239,15 @@ def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
             if not stored or stored[0] is None:
                 raise JournalCorrupt(_GONE if change.request_id else "its order is not in the journal any more")
             entry = entry_of(row_of(stored), batch_id, doubts.get(change.request_id, NO_DOUBTS))
-            finished = _finished(done)
+            finished = _deliveries.finished(done)
         except JournalCorrupt as error:
             _log.error(
                 "change %s cannot be told: %s", change.id, error, extra={"change_id": change.id, "error": str(error)}
             )
-            finish(commit, (change.id,), "dead", str(error))
+            _deliveries.bury(commit, OUTBOX, (change.id,), None, str(error))
         else:
             told.append(attrs.evolve(change, entry=_as_changed(entry, change), done=finished))
     return tuple(told)
-
-
-def _finished(done: str | None) -> frozenset[str]:
-    """The handlers that have finished. Raises ``JournalCorrupt`` where that cannot be read."""
-    try:
-        return frozenset(_names(done)) if done else frozenset()
-    except (msgspec.DecodeError, ValueError) as error:
-        raise JournalCorrupt("what it has come to cannot be read") from error
 
 
 def _as_changed(entry: Entry, change: Change) -> Entry:

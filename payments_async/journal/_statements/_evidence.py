@@ -21,6 +21,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._statements._approvals import check_decision
 from payments_async.journal._statements._archived import find_archived
+from payments_async.journal._statements._deliveries import INBOX, withdraw
 from payments_async.journal._statements._entries import (
     ASKED_BACK,
     LIFTED,
@@ -457,7 +458,7 @@ def _dispute(commit: Commit, row: Row, decision: int, who: str) -> None:
     ).fetchall()
     for (event_id,) in told:
         if event_id is not None:
-            commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
+            withdraw(commit, INBOX, event_id)
             commit.execute(
                 "UPDATE ipn_event SET state = 'disputed', error = ? WHERE id = ?", (f"written off by {who}", event_id)
             )

@@ -87,7 +87,14 @@ _RULES = (
     ),
     _Rule(
         "notifications that wait for a handler and are not there",
-        "SELECT p.event_id FROM ipn_pending p LEFT JOIN ipn_event e ON e.id = p.event_id WHERE e.id IS NULL",
+        """SELECT d.about FROM delivery d LEFT JOIN ipn_event e ON e.id = d.about
+        WHERE d.queue = 'inbox' AND e.id IS NULL""",
+        _RESTORE,
+    ),
+    _Rule(
+        "changes that wait for a handler and are not there",
+        """SELECT d.about FROM delivery d LEFT JOIN change c ON c.id = d.about
+        WHERE d.queue = 'outbox' AND c.id IS NULL""",
         _RESTORE,
     ),
     _Rule(

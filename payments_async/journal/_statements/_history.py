@@ -453,9 +453,10 @@ def _delivered(connection: Connection, chosen: str, values: Sequence[object]) ->
     """Every delivery of some events, which a statement chooses, with what became of them."""
     found = connection.execute(
         f"""WITH told AS (
-            SELECT id, CASE WHEN EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id) THEN 'pending'
-            ELSE state END AS state, tries, error, status_code, peer, received_at, times, doubt FROM ipn_event
-            WHERE id IN ({chosen}))
+            SELECT e.id, CASE WHEN q.status IN ('pending', 'dead') THEN q.status ELSE e.state END AS state,
+            coalesce(q.tries, 0) AS tries, coalesce(e.error, q.error) AS error, e.status_code, e.peer, e.received_at,
+            e.times, e.doubt FROM ipn_event e LEFT JOIN delivery q ON q.queue = 'inbox' AND q.about = e.id
+            WHERE e.id IN ({chosen}))
         SELECT peer, received_at, times, id, state, tries, error, status_code, doubt FROM told UNION ALL
         SELECT d.peer, d.received_at, d.times, told.id, state, tries, error, status_code, doubt
         FROM told JOIN ipn_delivery d ON d.event_id = told.id ORDER BY 2, 4""",  # noqa: S608 - no value in it

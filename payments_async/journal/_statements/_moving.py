@@ -29,8 +29,11 @@ _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UP
 _IN_HAND = (
     ("sends chunk {1} of a batch", "SELECT owner, number FROM chunk WHERE owner IS NOT NULL LIMIT 1"),
     ("loads batch {1}", "SELECT loader, batch_id FROM run WHERE loader IS NOT NULL AND load_until > ? LIMIT 1"),
-    ("handles notifications", "SELECT owner, event_id FROM ipn_pending WHERE owner <> '' AND due_at > ? LIMIT 1"),
-    ("tells handlers of changes", "SELECT owner, id FROM change WHERE owner IS NOT NULL AND due_at > ? LIMIT 1"),
+    (
+        "{1}",
+        """SELECT owner, CASE queue WHEN 'inbox' THEN 'handles notifications' ELSE 'tells handlers of changes' END
+        FROM delivery WHERE owner <> '' AND due_at > ? LIMIT 1""",
+    ),
     ("has the duty of {1}", "SELECT owner, name FROM duty WHERE owner IS NOT NULL AND until > ? LIMIT 1"),
 )
 _encode = msgspec.msgpack.Encoder().encode

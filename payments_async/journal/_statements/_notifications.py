@@ -21,8 +21,10 @@ from payments_async._wire.status_codes import FINAL_CODES
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Heard, Receipt
 from payments_async.journal._records import Finding, Row, unpack_transaction_id
+from payments_async.journal._statements import _deliveries
 from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._database import JOINED, Connection
+from payments_async.journal._statements._deliveries import INBOX
 from payments_async.journal._statements._entries import Commit, change, row_by_request
 from payments_async.journal._statements._evidence import apply, apply_late, find
 from payments_async.journal._states import State
@@ -72,13 +74,6 @@ _UNMATCHED = """SELECT id, peer, received_at, transaction_id, status_code, event
     UNION ALL SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
     WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_key IS NULL AND transaction_id = ?
     ORDER BY id"""
-_PENDING = "INSERT INTO ipn_pending (owner, holder, due_at, event_id) SELECT ?, ?, ?, column1 FROM (VALUES "
-_PENDINGS = [f"{_PENDING}{','.join(['(?)'] * ids)}) AS given" for ids in range(_BLOCK + 1)]
-_CLOSE = "DELETE FROM ipn_pending WHERE event_id IN ("
-_CLOSES = [f"{_CLOSE}{','.join('?' * ids)})" for ids in range(_BLOCK + 1)]
-_HAS_FAILED = "SELECT EXISTS (SELECT 1 FROM ipn_pending WHERE failed <> 0)"
-_FORGET = """UPDATE ipn_event SET error = NULL
-    WHERE id IN (SELECT event_id FROM ipn_pending WHERE failed <> 0 AND event_id = ?)"""
 
 
 @attrs.define
@@ -98,13 +93,13 @@ class NotificationsStored:
     def __call__(self, commit: Commit) -> Sequence[Receipt | Exception]:
         """Store each arrival by itself: the failure of one is its own."""
         if self.handled:
-            _close(commit, self.handled)
+            _deliveries.close(commit, INBOX, self.handled, self.holder)
         return [self._store_one(commit, arrival) for arrival in self.arrivals]
 
     def at_once(self, commit: Commit) -> Sequence[Receipt]:
         """Store all of them together; when one fails, all have failed."""
         if self.handled:
-            _close(commit, self.handled)
+            _deliveries.close(commit, INBOX, self.handled, self.holder)
         return _store_all(commit, self.arrivals, self.owner, self.holder) if self.arrivals else ()
 
     def _store_one(self, commit: Commit, arrival: Arrival) -> Receipt | Exception:
@@ -291,7 +286,7 @@ def _make_wanted_pending(
         if is_wanted and number is not None and arrival.doubt != Doubt.REPORTED:
             waiting.setdefault(arrival.lease, []).append(number)
     for lease, held in waiting.items():
-        make_pending(commit, held, owner, holder, lease)
+        _deliveries.add(commit, held, owner, holder, lease)
 
 
 class _KnownEvent(NamedTuple):
@@ -351,11 +346,12 @@ def _settle_order(
 def confirm(commit: Commit, event_id: int) -> str | None:
     """An event is evidence from now on."""
     found = commit.execute(
-        """UPDATE ipn_event SET doubt = NULL, tries = 0, error = NULL WHERE id = ? AND doubt IS NOT NULL
+        """UPDATE ipn_event SET doubt = NULL WHERE id = ? AND doubt IS NOT NULL
         RETURNING peer, received_at, transaction_id, status_code, event, body, query""",
         (event_id,),
     ).fetchall()
     for peer, at, *stored in found:
+        _deliveries.begin_anew(commit, INBOX, event_id)
         _note_believed(commit, event_id)
         return _settle_order(commit, event_id, read_event(*stored), peer, at)
     known = commit.execute("SELECT conflict FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
@@ -386,8 +382,11 @@ def _repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receip
         _note_believed(commit, known.id)
         conflict = _settle_order(commit, known.id, event, arrival.delivery.peer, at)
     is_new = known.doubt == Doubt.REPORTED or is_undisputed
+    if is_better:
+        _deliveries.revive(commit, INBOX, known.id)  # as what nobody bore out it had come to its end
     if is_new and (conflict is not None or not arrival.unheard):
-        make_pending(commit, [known.id], owner, holder, arrival.lease)
+        _deliveries.forget(commit, INBOX, [known.id])  # what was done about other words
+        _deliveries.add(commit, [known.id], owner, holder, arrival.lease)
     return Receipt(event_id=known.id, is_new=is_new, conflict=conflict)
 
 
@@ -539,8 +538,7 @@ def make_dead_letter(commit: Commit, event_id: int, error: Exception) -> None:
         error,
         extra={"event_id": event_id, "error": str(error)},
     )
-    commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
-    commit.execute("UPDATE ipn_event SET state = 'dead', error = ? WHERE id = ?", (str(error), event_id))
+    _deliveries.bury_unread(commit, event_id, str(error))
 
 
 def _set_aside(commit: Commit, row: Row, event_id: int, error: JournalCorrupt) -> None:
@@ -549,29 +547,6 @@ def _set_aside(commit: Commit, row: Row, event_id: int, error: JournalCorrupt) -
     commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
     state = State.PARKED if row.state is State.PLANNED else row.state
     change(commit, row, state, conflict=f"a notification about it (event {event_id}) cannot be read")
-
-
-def make_pending(commit: Commit, numbers: Sequence[int], owner: str, holder: str, lease: float) -> None:
-    """Make new events pending.
-
-    Args:
-        holder: By which the owner's life is known.
-        lease: Seconds they are leased to ``owner`` for; 0 leaves them to anybody.
-    """
-    held = (owner, holder, commit.now + lease) if lease > 0 else ("", "", commit.now)
-    for start in range(0, len(numbers), _BLOCK):
-        block = numbers[start : start + _BLOCK]
-        commit.execute(_PENDINGS[len(block)], (*held, *block))
-
-
-def _close(commit: Commit, handled: Sequence[int]) -> None:
-    """Events are handled; those that failed before have no error any more."""
-    (has_failed,) = commit.execute(_HAS_FAILED).fetchone()
-    if has_failed:
-        commit.connection.executemany(_FORGET, [(number,) for number in handled])
-    for start in range(0, len(handled), _BLOCK):
-        block = handled[start : start + _BLOCK]
-        commit.execute(_CLOSES[len(block)], block)
 
 
 def _pack_body(body: bytes) -> bytearray:

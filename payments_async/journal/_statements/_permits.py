@@ -28,6 +28,7 @@ from payments_async.journal._records import (
     unpack_transaction_id,
 )
 from payments_async.journal._statements._database import NO_TRANSACTION, Connection
+from payments_async.journal._statements._deliveries import give_back
 from payments_async.journal._statements._entries import (
     COLUMNS,
     HELD_BACK,
@@ -192,19 +193,13 @@ def give_back_all(commit: Commit, owner: str) -> int:
 
 
 def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
-    """End at once what dead holders have: chunks, events, changes, duties, a say in the pace. Others may have them."""
+    """End at once what dead holders have: chunks, deliveries, duties, a say in the pace. Others may have them."""
     for holder in dead:
         commit.execute(
             "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
             (commit.now, holder, commit.now),
         )
-        commit.execute(
-            "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (commit.now, holder)
-        )
-        commit.execute(
-            "UPDATE change SET owner = NULL, holder = NULL, due_at = 0 WHERE holder = ? AND status = 'pending'",
-            (holder,),
-        )
+        give_back(commit, holder)
         commit.execute("DELETE FROM duty WHERE holder = ?", (holder,))
         commit.execute("DELETE FROM pace_named WHERE holder = ?", (holder,))
 
