@@ -8,12 +8,14 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import attrs
 
+from payments_async._values.dispatching import Dispatcher, Ends
 from payments_async._values.errors import AuthenticationFailed, Rejected
-from payments_async._values.handlers import HandlerPolicy, Workers, error_text
+from payments_async._values.handlers import HandlerPolicy, error_text
 from payments_async._values.observing import Observer
 from payments_async._values.tasks import Tasks
 from payments_async._wire.events import TransactionEvent, contradicting
@@ -21,12 +23,12 @@ from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
+from payments_async.journal._faults import JournalClosed
 from payments_async.journal._inbox import Arrival, Doubt, Inbox, RawNotification, Receipt
 
 _log = logging.getLogger("payments_async.ipn")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
-_PER_HANDLER = 4  # events waiting in memory for each handler that may run; the rest wait in the inbox
-_WATCH = "look at what is due"
+_MEASURE = "measure what waits"
 _QUIET = 3  # turns of the loop: what has reached a socket needs one to be parsed, one for its task and one to get here
 _MEASURED = 15.0  # seconds between two looks at how much waits, where somebody watches
 _MOST = 12  # turns of the loop that a batch waits for more
@@ -54,24 +56,27 @@ class WithInbox:
     _name: _ReceiverName = attrs.field(init=False)
     _tasks: Tasks = attrs.field(factory=lambda: Tasks("the receiver"), init=False)
     _batches: Batches = attrs.field(init=False)
-    _workers: Workers[_Leased] = attrs.field(init=False)
-    _room: int = attrs.field(init=False)
-    _mine: set[int] = attrs.field(factory=set, init=False)  # events that are leased and not handled yet
-    # of events with several handlers, those that have finished
-    _finished: dict[int, list[str]] = attrs.field(factory=dict, init=False)
-    _claiming: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
+    _dispatcher: Dispatcher[_Leased] = attrs.field(init=False)
     _is_watching: bool = attrs.field(default=False, init=False)
     _unhook: Callable[[], None] = attrs.field(default=lambda: None, init=False)
-    _takes_leases: bool = attrs.field(default=True, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
-    _is_more: bool = attrs.field(default=False, init=False)  # in the inbox, most likely, than there was room for
 
     def __attrs_post_init__(self) -> None:
         self._name = _ReceiverName(self._owner)
-        self._batches = Batches(self._inbox, owner=self._name, stored=self._stored, tasks=self._tasks)
-        self._workers = Workers(self._tasks, self._work, most=self._policy.concurrency)
-        self._room = self._policy.concurrency * _PER_HANDLER
+        wait = partial(self._sleep, self._policy.poll)
+        self._batches = Batches(self._inbox, owner=self._name, stored=self._stored, tasks=self._tasks, retry=wait)
+        self._dispatcher = Dispatcher(
+            self,
+            self._batches,
+            self._policy,
+            tasks=self._tasks,
+            log=_log,
+            given_up=JournalClosed,
+            clock=self._clock,
+            sleep=self._sleep,
+            random=self._random,
+        )
 
     def start(self) -> None:
         """Begin to handle what the inbox holds, unless that has begun."""
@@ -79,7 +84,9 @@ class WithInbox:
         if not self._is_watching:
             self._is_watching = True
             self._unhook = self._inbox.before_close(self._before_close)
-            self._tasks.keep(_WATCH, self._watch)
+            self._dispatcher.start(anew=self._owner is not None)
+            if self._observer is not None:
+                self._tasks.keep(_MEASURE, self._measure)
 
     async def _before_close(self) -> None:
         """The inbox closes first: what is under way ends, and what comes now is not stored."""
@@ -88,20 +95,11 @@ class WithInbox:
 
     async def aclose(self) -> None:
         """Stop, and wait for handlers under way; what has not begun stays in the inbox, for the next receiver."""
-        if ending := self._tasks.stop(_WATCH):
-            await asyncio.wait(ending)
-        self._takes_leases = False
-        self._mine.difference_update(leased.event_id for leased in self._workers.jobs)
-        self._workers.jobs.clear()
-        async with self._claiming:
-            pass
-        await self._tasks.aclose(self._policy.drain)
+        await self._dispatcher.aclose()
         self._router.close()
         if self._is_watching:
-            await self._give_back()
             self._unhook()
             self._is_watching = False
-        self._takes_leases = True
 
     def take(
         self, event: TransactionEvent, body: bytes, query: str, sender: Sender, is_usual: bool
@@ -114,9 +112,7 @@ class WithInbox:
         doubt = None if self._confirm is None else Doubt.UNCONFIRMED
         if not sender.is_known:
             doubt = Doubt.REPORTED
-        lease = self._policy.lease
-        if not self._takes_leases or len(self._mine) >= self._room:
-            lease, self._is_more = 0.0, True  # no room for it here, so anybody may claim it
+        lease = self._policy.lease if self._dispatcher.has_room else 0.0  # where there is none, anybody may claim it
         return self._batches.put(_made(Arrival, (delivery, event, lease, unheard, is_usual, doubt)))
 
     def _stored(self, arrival: Arrival, receipt: Receipt | Exception) -> Answer | None:
@@ -134,135 +130,87 @@ class WithInbox:
                 self._believed(event)
             if arrival.lease and (receipt.conflict is not None or not arrival.unheard):
                 until = arrival.delivery.received_at + arrival.lease
-                self._handle(
+                self._dispatcher.put(
                     _made(_Leased, (receipt.event_id, event, until, receipt.conflict, 0, frozenset(), arrival.doubt))
                 )
         return None
 
-    def _handle(self, leased: _Leased) -> None:
-        """Run the handlers of an event that is leased to this receiver, unless that is under way."""
-        if leased.event_id not in self._mine:
-            self._mine.add(leased.event_id)
-            self._workers.put(leased)
-
-    async def _watch(self) -> None:
-        """Claim what is due, again and again."""
-        if self._owner is not None:  # a process of this name may have died: what it held is given back first
-            await self._give_back()
-        measured = -_MEASURED
+    async def _measure(self) -> None:
+        """Tell how much waits, to whoever watches."""
         while True:
-            await self._claim()
-            if self._observer is not None and not 0.0 <= self._clock() - measured < _MEASURED:
-                measured = self._clock()
-                await self.health()
-            await self._sleep(self._policy.poll)
+            await self.health()
+            await self._sleep(_MEASURED)
 
-    async def _claim(self) -> None:
+    # What the dispatcher asks of a queue
+
+    async def claim(self, *, lease: float, limit: int, until: float) -> Sequence[_Leased]:
         """Take over due events that nobody holds: retries, and those of a receiver that died."""
-        async with self._claiming:
-            while self._takes_leases and (room := self._room - len(self._mine)) > 0:
-                until = self._clock() + self._policy.lease
-                try:
-                    claimed = await self._inbox.claim(self._name(), lease=self._policy.lease, limit=room)
-                except Exception as error:  # noqa: BLE001 - an inbox that is away for a while must not end the watch
-                    why = error_text(error)
-                    _log.error("the inbox cannot be read: %s", why, extra={"error": why})
-                    return
-                for one in claimed:
-                    done = frozenset(one.done)
-                    self._handle(_Leased(one.event_id, one.event, until, one.conflict, one.tries, done, one.doubt))
-                self._is_more = len(claimed) == room
-                if not self._is_more or len(self._mine) > self._room // 2:
-                    return  # when half of the room is free again, it goes on
+        claimed = await self._inbox.claim(self._name(), lease=lease, limit=limit)
+        return [
+            _Leased(one.event_id, one.event, until, one.conflict, one.tries, frozenset(one.done), one.doubt)
+            for one in claimed
+        ]
 
-    async def _give_back(self) -> None:
+    async def give_back(self) -> None:
         """Give back the leases of what was dropped."""
-        try:
-            await self._inbox.release(self._name())
-        except Exception as error:  # noqa: BLE001 - the leases run out by themselves
-            why = error_text(error)
-            _log.warning("leases could not be given back: %s", why, extra={"error": why})
+        await self._inbox.release(self._name())
 
-    async def _work(self, leased: _Leased) -> None:
-        """Handle one event, unless its lease is about to end, and write down what came of it."""
-        event_id = leased.event_id
-        try:
-            if self._clock() >= leased.until - self._policy.timeout:
-                return  # another receiver may have it
-            if leased.doubt is not None:
-                confirmed = await self._confirmed(leased)
-                if confirmed is None:
-                    return
-                leased = confirmed
-            event = _numbered(leased.event, event_id)
-            if leased.conflict is not None:
-                event = contradicting(event, leased.conflict)
-            failures = await self._router.run(event, skip=leased.done, done=self._note_done)
-            if failures:
-                await self._failed(leased, failures)
-            else:
-                self._batches.note_handled(event_id)
-        except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
-            facts = {"event_id": event_id, "error": error_text(error)}
-            _log.error("what became of event %s could not be stored: %s", *facts.values(), extra=facts)
-        finally:
-            self._mine.discard(event_id)
-            if self._is_more and len(self._mine) <= self._room // 2:
-                self._is_more = False  # so that it is looked for once
-                self._tasks.start("look for events", self._claim())
-            if self._finished:
-                self._finished.pop(event_id, None)
+    def run(self, leased: _Leased) -> Awaitable[Sequence[str] | None]:
+        """Run the handlers of one event, once it is confirmed where that is asked for."""
+        if leased.doubt is not None:
+            return self._run_confirmed(leased)
+        event = _numbered(leased.event, leased.id)
+        if leased.conflict is not None:
+            event = contradicting(event, leased.conflict)
+        return self._router.run(event, skip=leased.done, done=self._note_done)
 
-    async def _failed(self, leased: _Leased, failures: Sequence[str]) -> None:
-        """Write down who has finished, before anybody can have the next round, and leave the others to it."""
-        for handler in self._finished.get(leased.event_id, ()):
-            await self._inbox.note_done(leased.event_id, handler)
-        await self._again(leased, "; ".join(failures))
+    async def _run_confirmed(self, leased: _Leased) -> Sequence[str] | None:
+        """Run them once it is evidence; until then it comes again."""
+        confirmed = await self._confirmed(leased)
+        return None if confirmed is None else await self.run(confirmed)
 
     def _note_done(self, event: TransactionEvent, handler: str) -> None:
         """One handler of several has finished with an event."""
-        event_id = event.event_id
-        assert event_id is not None
-        self._finished.setdefault(event_id, []).append(handler)
-        self._batches.note_done(event_id, handler)
+        assert event.event_id is not None
+        self._dispatcher.note_done(event.event_id, handler)
+
+    async def note_done(self, number: int, handler: str) -> None:
+        """Write down that one handler has finished with an event."""
+        await self._inbox.note_done(number, handler)
+
+    async def retry(self, number: int, *, delay: float, error: str) -> None:
+        """Let an event come again later."""
+        await self._inbox.retry_later(number, delay=delay, error=error)
+
+    async def bury(self, leased: _Leased, error: str) -> None:
+        """Make a dead letter of an event."""
+        facts = {"event_id": leased.id, "transaction_id": leased.event.transaction_id, "error": error}
+        await self._inbox.finish(leased.id, "dead", error=error)
+        _log.error("an event is a dead letter: event %s, transaction %s: %s", *facts.values(), extra=facts)
+        if self._observer is not None:
+            self._observer.count("dead_letter")
 
     async def _confirmed(self, leased: _Leased) -> _Leased | None:
         """The same as evidence, once the service's record bears it out; ``None`` when it does not, or not yet."""
         if self._confirm is None:
-            await self._again(leased, "not confirmed: this receiver has no session to ask", counts=False)
+            await self._dispatcher.again(leased, "not confirmed: this receiver has no session to ask", counts=False)
             return None
         try:
             differs = await difference(self._confirm, leased.event, self._policy.timeout)
         except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
             # a service that cannot be asked says nothing; one that has no such transaction is asked for some hours
             is_refused = isinstance(error, Rejected) and not isinstance(error, AuthenticationFailed)
-            await self._again(leased, f"not confirmed: {error_text(error)}", counts=is_refused)
+            await self._dispatcher.again(leased, f"not confirmed: {error_text(error)}", counts=is_refused)
             return None
         if differs is not None:
-            facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "difference": differs}
+            facts = {"event_id": leased.id, "transaction_id": leased.event.transaction_id, "difference": differs}
             _log.error("a notification is disputed: event %s, transaction %s: %s", *facts.values(), extra=facts)
-            await self._inbox.finish(leased.event_id, "disputed", error=differs)
+            await self._inbox.finish(leased.id, "disputed", error=differs)
             return None
-        conflict = await self._inbox.confirm(leased.event_id)
+        conflict = await self._inbox.confirm(leased.id)
         if conflict is None:
-            self._believed(_numbered(leased.event, leased.event_id))
+            self._believed(_numbered(leased.event, leased.id))
         return leased._replace(conflict=conflict, tries=0, doubt=None)
-
-    async def _again(self, leased: _Leased, error: str, *, counts: bool = True) -> None:
-        """Another round after a wait, or, when its rounds have run out, a dead letter.
-
-        Args:
-            counts: Whether this was a round at all.
-        """
-        if counts and leased.tries + 1 >= self._policy.attempts:
-            facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "error": error}
-            _log.error("an event is a dead letter: event %s, transaction %s: %s", *facts.values(), extra=facts)
-            await self._inbox.finish(leased.event_id, "dead", error=error)
-            if self._observer is not None:
-                self._observer.count("dead_letter")
-        else:
-            delay = self._policy.wait(leased.tries, self._random())
-            await self._inbox.retry_later(leased.event_id, delay=delay, error=error)
 
     async def final_events(
         self, request_id: str, transaction_id: str | None = None
@@ -279,7 +227,7 @@ class WithInbox:
         """Handle one dead letter again, or all of them, and tell how many."""
         count = await self._inbox.revive(event_id)
         if self._is_watching:
-            await self._claim()
+            await self._dispatcher.claim()
         return count
 
     async def health(self) -> Answer:
@@ -319,13 +267,14 @@ class _Leased(NamedTuple):
     """One event that this receiver is to handle.
 
     Attributes:
+        id: Of the event.
         until: Unix seconds when its lease ends.
         tries: Rounds before this one.
         done: Names of the handlers that have finished with it.
         doubt: Why it is no evidence, if it is none.
     """
 
-    event_id: int
+    id: int
     event: TransactionEvent
     until: float
     conflict: str | None
@@ -334,24 +283,38 @@ class _Leased(NamedTuple):
     doubt: Doubt | None
 
 
-@attrs.define(eq=False, repr=False)
-class Batches:
+class Batches(Ends):
     """What came and what was handled, on its way to the inbox: while one batch is written, the next gathers.
 
-    Attributes:
+    Args:
         owner: Gives the receiver's name in the inbox.
         stored: Told what became of each arrival, though nobody waits for it any more, and gives its answer.
+        retry: Waits before what was handled is tried again.
     """
 
-    _inbox: Inbox
-    _owner: Callable[[], str] = attrs.field(kw_only=True)
-    _stored: Callable[[Arrival, Receipt | Exception], Answer | None] = attrs.field(kw_only=True)
-    _tasks: Tasks = attrs.field(kw_only=True)
-    _arrivals: list[Arrival] = attrs.field(factory=list, init=False)
-    _waiting: list[asyncio.Future[Answer | None]] = attrs.field(factory=list, init=False)
-    _done: dict[int, list[str]] = attrs.field(factory=dict, init=False)
-    _handled: list[int] = attrs.field(factory=list, init=False)
-    _is_writing: bool = attrs.field(default=False, init=False)
+    def __init__(
+        self,
+        inbox: Inbox,
+        *,
+        owner: Callable[[], str],
+        stored: Callable[[Arrival, Receipt | Exception], Answer | None],
+        tasks: Tasks,
+        retry: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(
+            self._note_one,
+            self._store,
+            name="writer of the inbox",
+            tasks=tasks,
+            log=_log,
+            retry=retry,
+            given_up=JournalClosed,
+        )
+        self._inbox = inbox
+        self._owner = owner
+        self._stored = stored
+        self._arrivals: list[Arrival] = []
+        self._waiting: list[asyncio.Future[Answer | None]] = []
 
     def put(self, arrival: Arrival) -> asyncio.Future[Answer | None]:
         """Store an arrival."""
@@ -362,33 +325,8 @@ class Batches:
             self._write_soon()
         return future
 
-    def note_done(self, event_id: int, handler: str) -> None:
-        """One handler of several has finished with an event."""
-        self._done.setdefault(event_id, []).append(handler)
-        if not self._is_writing:
-            self._write_soon()
-
-    def note_handled(self, event_id: int) -> None:
-        """All handlers have finished with an event. Until that is on disk its lease keeps others away from it."""
-        if self._done:
-            self._done.pop(event_id, None)
-        self._handled.append(event_id)
-        if not self._is_writing:
-            self._write_soon()
-
-    def _write_soon(self) -> None:
-        self._is_writing = True
-        self._tasks.keep("writer of the inbox", self._write, stands=False)
-
-    async def _write(self) -> None:
-        """Write one batch after the other, until nothing is left."""
-        self._is_writing = True
-        try:
-            while self._arrivals or self._handled or self._done:
-                await self._gather()
-                await self._write_batch()
-        finally:
-            self._is_writing = False
+    def _is_left(self) -> bool:
+        return bool(self._arrivals or self._handled or self._done)
 
     async def _gather(self) -> None:
         """Wait as long as more comes, which costs no time: whoever would be idle would do it later.
@@ -408,10 +346,15 @@ class Batches:
         """Store what has gathered, and answer everybody who waits for it."""
         arrivals, self._arrivals = self._arrivals, []
         waiting, self._waiting = self._waiting, []
-        handled, self._handled = self._handled, []
-        done, self._done = self._done, {}
+        receipts: list[Receipt | Exception] = []
+
+        async def store(handled: Sequence[int]) -> None:
+            receipts.extend(await self._store(handled, arrivals))
+
         try:
-            receipts = await self._store(arrivals, handled, done)
+            error = await (self._apart(store) if self._in_trouble else self._write_ends(store))
+            if error is not None:  # whatever the reason why nothing is stored, none is answered 200
+                receipts = [error] * len(arrivals)
             for arrival, future, receipt in zip(arrivals, waiting, receipts, strict=True):
                 answer = self._stored(arrival, receipt)
                 if not future.done():  # its caller may have hung up
@@ -421,21 +364,22 @@ class Batches:
                 if not future.done():  # it was broken off: nobody knows whether these were stored
                     future.set_result(NOT_STORED)
 
-    async def _store(
-        self, arrivals: list[Arrival], handled: list[int], done: dict[int, list[str]]
-    ) -> Sequence[Receipt | Exception]:
-        """What became of each arrival; for all of them the same error where nothing could be stored."""
+    async def _apart(self, store: Callable[[Sequence[int]], Awaitable[None]]) -> Exception | None:
+        """Store what came by itself: what cannot be written down of what was handled keeps none from being stored."""
         try:
-            if done:
-                notes = [self._inbox.note_done(event_id, name) for event_id, names in done.items() for name in names]
-                await asyncio.gather(*notes)
-            if arrivals or handled:
-                return await self._inbox.receive_all(arrivals, owner=self._owner(), handled=handled)
-        except Exception as error:  # noqa: BLE001 - nothing is stored, whatever the reason, so none is answered 200
-            if handled or done:  # their leases run out, and they are handled again
-                facts = {"event_ids": [*handled, *done], "error": error_text(error)}
-                _log.error("what became of events could not be stored: %s: %s", *facts.values(), extra=facts)
-            return [error] * len(arrivals)
+            await store(())
+        except Exception as error:  # noqa: BLE001 - whatever the reason
+            return error
+        await self._write_ends(self._close)
+        return None
+
+    async def _note_one(self, number: int, handler: str) -> None:
+        await self._inbox.note_done(number, handler)
+
+    async def _store(self, handled: Sequence[int], arrivals: Sequence[Arrival] = ()) -> Sequence[Receipt | Exception]:
+        """What became of each arrival, in the commit that closes what was handled."""
+        if arrivals or handled:
+            return await self._inbox.receive_all(arrivals, owner=self._owner(), handled=handled)
         return ()
 
 

@@ -7,7 +7,7 @@ import logging
 import random as chance
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -15,19 +15,19 @@ from typing import Any, NamedTuple, TypeVar
 import attrs
 
 from payments_async._values.checks import check_callable
-from payments_async._values.handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
+from payments_async._values.dispatching import Dispatcher, Ends
+from payments_async._values.handlers import Handler, HandlerPolicy, Route, Router
 from payments_async._values.tasks import Tasks
 from payments_async._wire.bodies import private_texts
 from payments_async.journal import Journal
 from payments_async.journal._changes import Change
-from payments_async.journal._faults import JournalClosed, JournalError
+from payments_async.journal._faults import JournalClosed
 from payments_async.journal._records import Entry
 from payments_async.journal._states import UNSENT, State
 
 H = TypeVar("H", bound=Callable[..., Awaitable[object]])
 _States = frozenset[State]
 _log = logging.getLogger("payments_async.outbox")
-_WATCH = "look at what is due"
 # what libraries have beside the one that commits, by the class that has it
 _NEVER_COMMIT = {
     ("sqlalchemy", "AsyncEngine.connect"),
@@ -37,7 +37,6 @@ _NEVER_COMMIT = {
     ("asyncpg", "Pool.acquire"),
 }
 _COMMITS = "Pass within=engine.begin, or another one that commits at its end"
-_PER_HANDLER = 4  # changes waiting in memory for each handler that may run; the rest wait in the journal
 
 
 def checked_states(states: Collection[object]) -> _States:
@@ -107,7 +106,7 @@ class StateRouter(Router[_States, Entry]):
         return private_texts(fact.order)
 
 
-class Dispatcher:
+class ChangeHandlers:
     """Has the handlers of an outbox told of its changes: retries, dead letters, and what another process left behind.
 
     Several processes may do so for one outbox. Each change goes to one of them, and there to every handler that hears
@@ -140,19 +139,28 @@ class Dispatcher:
         self._random = random
         self._router = StateRouter(concurrency=policy.concurrency, timeout=policy.timeout)
         self._tasks = Tasks(f"the handlers of the outbox {outbox}")
-        self._workers = Workers(self._tasks, self._work, most=policy.concurrency)
-        self._room = policy.concurrency * _PER_HANDLER
         self._owner = ""
         self._heard: set[State] = set()  # what the journal knows that we hear of
-        self._mine: set[int] = set()  # changes that are leased, and whose end is not written down
-        self._handled: list[int] = []  # of these, those that all handlers have finished with
-        self._finished: dict[int, list[str]] = {}  # of changes with several handlers, those that have finished
-        self._is_writing = False
-        self._claiming = asyncio.Lock()
-        self._is_woken = False
-        self._is_more = False  # in the journal, most likely, than there was room for
-        self._in_trouble = False
-        self._is_open = False
+        ends = Ends(
+            journal.note_change_done,
+            self._close,
+            name="writer of what was handled",
+            tasks=self._tasks,
+            log=_log,
+            retry=partial(sleep, policy.poll),
+            given_up=JournalClosed,
+        )
+        self._dispatcher: Dispatcher[_Leased] = Dispatcher(
+            self,
+            ends,
+            policy,
+            tasks=self._tasks,
+            log=_log,
+            given_up=JournalClosed,
+            clock=clock,
+            sleep=sleep,
+            random=random,
+        )
 
     def on(
         self,
@@ -182,39 +190,23 @@ class Dispatcher:
         def register(handler: H) -> H:
             wrap = None if within is None else partial(_Within, self._journal, within, handler)
             self._router.add(states, when, handler, name, wrap)
-            if self._is_open:
-                self.wake()
+            self.wake()
             return handler
 
         return register
 
     async def start(self) -> None:
         """Begin. What an order becomes after this returned is told. Raises ``JournalUnavailable``."""
-        if not self._is_open:
+        if not self._dispatcher.is_open:
             self._owner = f"handlers-{secrets.token_hex(8)}"
             await self._hear()
-            self._is_open = True
-            self._tasks.keep(_WATCH, self._watch)
+            self._dispatcher.start()
 
     async def aclose(self) -> None:
         """Stop, and wait for handlers under way; what has not begun is given back, for the next process."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        if ending := self._tasks.stop(_WATCH):
-            await asyncio.wait(ending)
-        async with self._claiming:
-            pass
-        await self._tasks.aclose(self._policy.drain)
-        self._router.close()
-        try:
-            await self._journal.finish_changes(self._handled)  # those whose end was being written when time was over
-            await self._journal.release_changes(self._owner)
-        except JournalError as error:
-            why = error_text(error)
-            _log.warning("leases of changes could not be given back: %s", why, extra={"error": why})
-        self._mine.clear()
-        self._handled, self._finished, self._is_writing = [], {}, False
+        if self._dispatcher.is_open:
+            await self._dispatcher.aclose()
+            self._router.close()
 
     @property
     def states(self) -> Set[State]:
@@ -223,9 +215,7 @@ class Dispatcher:
 
     def wake(self) -> None:
         """Changes were committed: look for them now, and not only when it is time again."""
-        if self._is_open and not self._is_woken:
-            self._is_woken = True
-            self._tasks.start("look for changes", self._claim())
+        self._dispatcher.wake()
 
     async def replay(self, change_id: int | None = None) -> int:
         """Handle one dead letter again, or all of them, and tell how many."""
@@ -240,153 +230,50 @@ class Dispatcher:
             await self._journal.hear(self._outbox, states)
             self._heard.update(states)
 
-    async def _watch(self) -> None:
-        """Claim what is due, again and again."""
-        while True:
-            await self._claim()
-            await self._sleep(self._policy.poll)
+    # What the dispatcher asks of a queue
 
-    async def _claim(self) -> None:
-        """Take due changes that nobody holds: fresh ones, retries, and those of a process that died."""
-        async with self._claiming:
-            self._is_woken = False  # whatever is committed from here on may be missed, and wakes again
-            while self._is_open and (room := self._room - len(self._mine)) > 0:
-                until = self._clock() + self._policy.lease
-                try:
-                    claimed = await self._claimed(room)
-                except Exception as error:  # noqa: BLE001 - a journal that is away for a while must not end the watch
-                    self._tell_trouble("changes cannot be read", error)
-                    return
-                self._in_trouble = False
-                for change in claimed:
-                    if change.id not in self._mine:
-                        self._mine.add(change.id)
-                        self._workers.put(_Leased(change, until))
-                self._is_more = len(claimed) == room
-                if not self._is_more or len(self._mine) > self._room // 2:
-                    return  # when half of the room is free again, it goes on
-
-    async def _claimed(self, limit: int) -> Sequence[Change]:
-        """Changes to states that somebody here hears of."""
+    async def claim(self, *, lease: float, limit: int, until: float) -> Sequence[_Leased]:
+        """Lease changes to states that somebody here hears of."""
         states = frozenset(self._router.states)
         if not states:
             return ()
         await self._hear()
-        return await self._journal.claim_changes(
-            self._outbox, states, self._owner, lease=self._policy.lease, limit=limit
-        )
+        claimed = await self._journal.claim_changes(self._outbox, states, self._owner, lease=lease, limit=limit)
+        return [_Leased(change.id, change, until, change.tries) for change in claimed]
 
-    async def _work(self, leased: _Leased) -> None:
-        """Run the handlers of one change, and have written down what came of it.
+    async def give_back(self) -> None:
+        """Give back what is leased."""
+        await self._journal.release_changes(self._owner)
 
-        Not while closing, and not where its lease is about to end: another process may have it.
-        """
-        change = leased.change
-        is_over = True  # for us
-        try:
-            if self._is_open and self._clock() < leased.until - self._policy.timeout:
-                entry = change.entry
-                assert entry is not None
-                failures = await self._router.run(entry, skip=change.done, done=self._note_done)
-                if failures:
-                    await self._failed(leased, "; ".join(failures))
-                else:
-                    self._handled.append(change.id)
-                    is_over = False
-        except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
-            facts = {"change_id": change.id, "error": error_text(error)}
-            _log.error("what became of change %s could not be written down: %s", *facts.values(), extra=facts)
-        finally:
-            if is_over:
-                self._finished.pop(change.id, None)
-                self._leave([change.id])
-        self._write_soon()
+    def run(self, leased: _Leased) -> Awaitable[Sequence[str]]:
+        """Run the handlers of one change."""
+        entry = leased.change.entry
+        assert entry is not None
+        return self._router.run(entry, skip=leased.change.done, done=self._note_done)
 
     def _note_done(self, entry: Entry, handler: str) -> None:
         """One handler of several has finished with a change."""
         assert entry.change_id is not None
-        self._finished.setdefault(entry.change_id, []).append(handler)
+        self._dispatcher.note_done(entry.change_id, handler)
 
-    async def _failed(self, leased: _Leased, error: str) -> None:
-        """Write down who has finished, before anybody can have the next round, and leave the others to that.
+    async def note_done(self, number: int, handler: str) -> None:
+        """Write down that one handler has finished with a change."""
+        await self._journal.note_change_done(number, handler)
 
-        When its rounds have run out it is a dead letter.
-        """
+    async def retry(self, number: int, *, delay: float, error: str) -> None:
+        """Let a change come again later."""
+        await self._journal.retry_change(number, delay=delay, error=error)
+
+    async def bury(self, leased: _Leased, error: str) -> None:
+        """Make a dead letter of a change."""
+        await self._journal.finish_changes([leased.id], "dead", error=error)
         change = leased.change
-        for handler in self._finished.get(change.id, ()):
-            await self._surely(self._journal.note_change_done, change.id, handler, until=leased.until)
-        if change.tries + 1 >= self._policy.attempts:
-            facts = {"change_id": change.id, "request_id": change.request_id, "state": change.state, "error": error}
-            _log.error("a change is a dead letter: order %s, %s", change.request_id, change.state, extra=facts)
-            await self._surely(self._end_as_dead_letter, change.id, error, until=leased.until)
-        else:
-            await self._surely(self._retry, change, error, until=leased.until)
+        facts = {"change_id": change.id, "request_id": change.request_id, "state": change.state, "error": error}
+        _log.error("a change is a dead letter: order %s, %s", change.request_id, change.state, extra=facts)
 
-    async def _end_as_dead_letter(self, change_id: int, error: str) -> None:
-        await self._journal.finish_changes([change_id], "dead", error=error)
-
-    async def _retry(self, change: Change, error: str) -> None:
-        delay = self._policy.wait(change.tries, self._random())
-        await self._journal.retry_change(change.id, delay=delay, error=error)
-
-    async def _surely(
-        self, write: Callable[..., Coroutine[Any, Any, None]], *arguments: object, until: float | None = None
-    ) -> None:
-        """Write something down, however long the journal is away, as long as the change is ours.
-
-        Raises:
-            JournalError: It is closed, or the lease is over: then another process has the next word.
-        """
-        while True:
-            try:
-                await write(*arguments)
-            except JournalClosed:
-                raise
-            except JournalError as error:
-                if until is not None and self._clock() >= until:
-                    raise
-                self._tell_trouble("what became of changes cannot be written down yet", error)
-            else:
-                self._in_trouble = False
-                return
-            await self._sleep(self._policy.poll)
-
-    def _write_soon(self) -> None:
-        """Have the ends of changes written down, those together that come while one commit is on its way."""
-        if self._handled and not self._is_writing:
-            self._is_writing = True
-            self._tasks.keep("writer of what was handled", self._write, stands=False)
-
-    async def _write(self) -> None:
-        """Write one batch after the other, until nothing is left."""
-        self._is_writing = True
-        try:
-            while self._handled:
-                await asyncio.sleep(0)  # whatever else ends in this turn of the loop
-                handled = tuple(self._handled)
-                await self._surely(self._journal.finish_changes, handled)
-                del self._handled[: len(handled)]
-                for change_id in handled:
-                    self._finished.pop(change_id, None)
-                self._leave(handled)
-        except JournalError as error:
-            why = error_text(error)
-            _log.error("what became of changes could not be written down: %s", why, extra={"error": why})
-        finally:
-            self._is_writing = False
-
-    def _leave(self, change_ids: Sequence[int]) -> None:
-        """These are ours no more; where more wait in the journal, it is looked for once half of the room is free."""
-        self._mine.difference_update(change_ids)
-        if self._is_more and len(self._mine) <= self._room // 2:
-            self._is_more = False
-            self.wake()
-
-    def _tell_trouble(self, what: str, error: Exception) -> None:
-        """Say what is wrong, once until it is well again."""
-        if not self._in_trouble:
-            _log.error("outbox %s: %s (%s)", self._outbox, what, error_text(error), extra={"outbox": self._outbox})
-        self._in_trouble = True
+    async def _close(self, numbers: Sequence[int]) -> None:
+        if numbers:
+            await self._journal.finish_changes(numbers)
 
 
 class _Within:
@@ -443,7 +330,10 @@ class _Leased(NamedTuple):
 
     Attributes:
         until: Unix seconds when its lease ends.
+        tries: Rounds before this one.
     """
 
+    id: int
     change: Change
     until: float
+    tries: int

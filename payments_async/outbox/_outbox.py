@@ -52,7 +52,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._states import FINAL, UNSENT, State
 from payments_async.outbox._brakes import Fuse
-from payments_async.outbox._changes import Dispatcher
+from payments_async.outbox._changes import ChangeHandlers
 from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._health import OutboxHealth
@@ -180,7 +180,7 @@ class Outbox:
         self._is_open = False
         self._closing: asyncio.Task[None] | None = None
         self._settler: Settler | None = None
-        self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
+        self._handlers = ChangeHandlers(journal, name, policy=policy, clock=now)
         self._writes = executor_of(payments).sends_written()
 
     @property

@@ -15,7 +15,7 @@ from payments_async._values.tasks import Tasks
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
 from payments_async.ipn._intake import NOT_STORED
 from payments_async.ipn._with_inbox import Batches
-from payments_async.journal import SqliteJournal
+from payments_async.journal import JournalUnavailable, SqliteJournal
 from payments_async.journal.contract import Arrival, RawNotification, Receipt, StoredEvent
 
 LOCAL = ["127.0.0.1"]
@@ -113,11 +113,18 @@ class Counted(SqliteJournal):
         return await super().receive_all(arrivals, **rest)
 
 
+async def _never() -> None:
+    """Nothing fails here."""
+    raise AssertionError("nothing is tried again")
+
+
 async def store(path: Path, count: int, *, turns: int) -> list[int]:
     """Let so many notifications arrive, one after so many turns of the loop, and tell what was stored together."""
     async with Counted(path) as journal:
         journal.sizes = []
-        batches = Batches(journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=Tasks("the test"))
+        batches = Batches(
+            journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=Tasks("the test"), retry=_never
+        )
         waiting = []
         for number in range(count):
             waiting.append(batches.put(arrival(f"t-{number}")))
@@ -139,6 +146,41 @@ async def test_a_batch_does_not_wait_for_ever_for_more(tmp_path: Path) -> None:
     assert sizes[0] <= 20
 
 
+class Forgetful(SqliteJournal):
+    """A journal that cannot write down, for a while, what was handled."""
+
+    refused = 0
+    fails = True
+
+    async def receive_all(
+        self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
+    ) -> Sequence[Receipt | Exception]:
+        if handled and self.fails:
+            self.refused += 1
+            raise JournalUnavailable("the disk is full")
+        return await super().receive_all(arrivals, owner=owner, handled=handled)
+
+
+async def test_what_was_handled_and_cannot_be_written_down_keeps_nothing_from_being_stored(tmp_path: Path) -> None:
+    """It is tried again until it can be, and no handler is run once more."""
+    async with Forgetful(tmp_path / "journal.sqlite") as journal:
+        receiver, heard = Receiver(journal, senders=LOCAL, policy=QUICK), []
+
+        @receiver.on(TransactionEvent)
+        async def note(event: TransactionEvent) -> None:
+            heard.append(event.transaction_id)
+
+        async with aiohttp_face(receiver) as send:
+            await send(notification(transaction_id="t-0"))
+            await until(lambda: journal.refused > 0)
+            assert [200] * 5 == [(await send(notification(transaction_id=f"t-{n}"))).status for n in range(1, 6)]
+            await until(lambda: len(heard) == 6)
+            assert 6 == (await journal.backlog()).pending
+            journal.fails = False
+        assert 0 == (await journal.backlog()).pending
+    assert [f"t-{n}" for n in range(6)] == sorted(heard)
+
+
 class Stuck(SqliteJournal):
     """A journal that has begun to store something, and never says that it is done."""
 
@@ -153,7 +195,9 @@ async def test_a_notification_whose_storing_is_broken_off(tmp_path: Path) -> Non
     """It is not answered 200, for it may not be stored: the service sends it again."""
     async with Stuck(tmp_path / "journal.sqlite") as journal:
         journal.begun, tasks = asyncio.Event(), Tasks("the test")
-        batches = Batches(journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=tasks)
+        batches = Batches(
+            journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=tasks, retry=_never
+        )
         waiting = batches.put(arrival("a"))
         await journal.begun.wait()
         await tasks.aclose()

@@ -383,8 +383,8 @@ _TWO_QUEUES = (
     "INSERT INTO {s}ipn_pending (event_id, owner, holder, due_at, failed) VALUES (2, 'r', 'h', 90, 0)",
     "INSERT INTO {s}ipn_pending (event_id, owner, holder, due_at, failed) VALUES (3, '', '', 70, 1)",
     *(
-        "INSERT INTO {s}change (id, order_id, outbox, state, at, status, owner, holder, due_at, tries, done, error) "
-        f"VALUES ({number}, 268435456, 'shop', 'accepted', 0, {standing})"  # noqa: S608 - no value in it
+        "INSERT INTO {s}change (id, order_id, outbox, state, at, status, owner, holder, due_at, tries, done, error) "  # noqa: S608
+        f"VALUES ({number}, 268435456, 'shop', 'accepted', 0, {standing})"
         for number, standing in enumerate(
             (
                 "'seen', NULL, NULL, 0, 0, NULL, NULL",

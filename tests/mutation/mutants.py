@@ -35,7 +35,8 @@ SENDING = "outbox/_sending.py"
 STANDING = "outbox/_standing.py"
 CREW = "outbox/_crew.py"
 LEASES = "outbox/_leases.py"
-TELLING = "outbox/_changes.py"
+DISPATCHING = "_values/dispatching.py"
+DELIVERIES = f"{_STATEMENTS}/_deliveries.py"
 LISTS = "_session/lists.py"
 STATUSES = "_session/statuses.py"
 EXECUTOR = "_session/executor.py"
@@ -1974,8 +1975,8 @@ MUTANTS = (
         "handled-unconfirmed",
         INBOX,
         "no handler hears of a notification before it is confirmed",
-        "            if leased.doubt is not None:\n                confirmed",
-        "            if False:\n                confirmed",
+        "        if leased.doubt is not None:\n            return self._run_confirmed",
+        "        if False:\n            return self._run_confirmed",
     ),
     Mutant(
         "answered-though-not-stored",
@@ -2000,10 +2001,52 @@ MUTANTS = (
     ),
     Mutant(
         "failed-handler-is-done",
-        TELLING,
-        "a change whose handler failed is told again",
-        '                if failures:\n                    await self._failed(leased, "; ".join(failures))\n',
-        '                if False:\n                    await self._failed(leased, "; ".join(failures))\n',
+        DISPATCHING,
+        "what a handler failed over comes again",
+        "                if failures:\n                    await self._failed(leased, failures)\n",
+        "                if False:\n                    await self._failed(leased, failures)\n",
+    ),
+    Mutant(
+        "handled-near-the-end-of-its-lease",
+        DISPATCHING,
+        "nothing is handled whose lease is about to end",
+        "            if self.is_open and self._clock() < leased.until - self._policy.timeout:\n",
+        "            if self.is_open:\n",
+    ),
+    Mutant(
+        "end-is-not-tried-again",
+        DISPATCHING,
+        "what could not be written down of what was handled is tried again",
+        "            self._restore(handled, done)\n            if handled or done:\n",
+        "            if handled or done:\n",
+    ),
+    Mutant(
+        "delivery-of-another-is-ended",
+        DELIVERIES,
+        "who has lost a lease to another ends nothing",
+        "_OURS = \"status = 'pending' AND (holder = '' OR coalesce(? = holder, TRUE))\"",
+        "_OURS = \"status = 'pending' AND coalesce(? = holder OR TRUE, TRUE)\"",
+    ),
+    Mutant(
+        "ended-delivery-is-ended-again",
+        DELIVERIES,
+        "a dead letter waits again by a person's word alone",
+        "_OURS = \"status = 'pending' AND (holder",
+        '_OURS = "status IS NOT NULL AND (holder',
+    ),
+    Mutant(
+        "delivery-of-a-clock-ahead-is-waited-for",
+        DELIVERIES,
+        "what a clock that was ahead has leased or put off waits for its own time",
+        '            f"UPDATE delivery SET due_at = ? + span WHERE {_AHEAD}",',
+        '            f"UPDATE delivery SET due_at = due_at + 0 * ? WHERE {_AHEAD}",',
+    ),
+    Mutant(
+        "dead-letter-that-is-borne-out-stays",
+        NOTIFICATIONS,
+        "a dead letter that nobody bore out waits again once somebody does",
+        "    if is_better:\n        _deliveries",
+        "    if False:\n        _deliveries",
     ),
     # Orders of an application's own transaction
     Mutant(

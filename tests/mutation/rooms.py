@@ -122,6 +122,7 @@ _IPN = (
     "tests/ipn/test_ended_tasks.py",
 )
 _INBOX = (
+    "tests/journal/test_contract_deliveries.py",
     "tests/journal/test_belief.py",
     "tests/journal/test_contract_doubts.py",
     "tests/journal/test_contract_inbox.py",
@@ -205,7 +206,8 @@ _OF: Mapping[str, tuple[str, ...]] = {
         "tests/journal/test_sqlite_faults.py",
         "tests/journal/test_together.py",
     ),
-    mutants.TELLING: ("tests/outbox/test_changes.py",),
+    mutants.DISPATCHING: ("tests/outbox/test_changes.py", "tests/ipn/test_ended_tasks.py"),
+    mutants.DELIVERIES: ("tests/journal/test_contract_deliveries.py", "tests/journal/test_contract_changes.py"),
     mutants.EXECUTOR: _SESSION,
     mutants.TRANSPORT: (*_SESSION, "tests/bulk/test_stalls.py"),
     mutants.BOOKS: ("tests/session/test_known_orders.py", *_SESSION),
@@ -247,7 +249,7 @@ _FAULTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.EXECUTOR, mutants.TRANSPORT, mutants.BOOKS), ("cut", "lost_after", "cancel", "twice")),
     mutants.WRITER: ("disk_errors", "disk_full", "power_cut"),
     **dict.fromkeys((mutants.SWEEPS, mutants.PASSES, mutants.LISTS, mutants.STATUSES, mutants.RECONCILE), _LISTS),
-    mutants.TELLING: ("handlers_fail",),
+    **dict.fromkeys((mutants.DISPATCHING, mutants.DELIVERIES), ("handlers_fail",)),
 }
 CHILDREN = ("-k=taken_twice or forked_child", "tests/journal/test_departures.py")  # they start processes
 

@@ -21,7 +21,7 @@ from outbox.shops import SHOP, found, stocked
 from payments_async.journal import Entry, News, SqliteJournal, State
 from payments_async.journal.contract import Backlog
 from payments_async.outbox import HandlerPolicy
-from payments_async.outbox._changes import Dispatcher
+from payments_async.outbox._changes import ChangeHandlers
 
 QUICK = HandlerPolicy(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=60.0)
 PATIENT = attrs.evolve(QUICK, attempts=10_000)
@@ -53,7 +53,7 @@ async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
 
 
 @asynccontextmanager
-async def running(dispatcher: Dispatcher) -> AsyncIterator[Dispatcher]:
+async def running(dispatcher: ChangeHandlers) -> AsyncIterator[ChangeHandlers]:
     """Open for the length of a block, which may last a minute."""
     async with asyncio.timeout(60):
         await dispatcher.start()
@@ -103,7 +103,7 @@ async def over(journal: SqliteJournal, dead: int = 0) -> None:
 
 async def test_a_handler_is_told_of_the_changes_it_hears_of(journal: SqliteJournal) -> None:
     """Each once, with the order, the state it came to, and one stable id for the fact; never of another state."""
-    dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK), Told()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK), Told()
     assert told is dispatcher.on(State.SUCCESSFUL, State.REVERSED)(told)
     async with running(dispatcher):
         await found(journal, [1, 2])
@@ -123,7 +123,7 @@ async def test_a_handler_is_told_of_the_changes_it_hears_of(journal: SqliteJourn
 
 async def test_a_change_is_told_without_waiting_for_the_next_look(journal: SqliteJournal) -> None:
     """Whoever hears that something was committed wakes it; before that, it looked once."""
-    dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK, sleep=never), Told()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK, sleep=never), Told()
     dispatcher.on(State.ACCEPTED)(told)
     async with running(dispatcher):
         assert {State.ACCEPTED} == dispatcher.states
@@ -136,7 +136,7 @@ async def test_a_change_is_told_without_waiting_for_the_next_look(journal: Sqlit
 
 async def test_without_being_woken_it_looks_again_and_again(journal: SqliteJournal) -> None:
     """What another process committed, and retries."""
-    dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK), Told(fails=1)
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK), Told(fails=1)
     dispatcher.on(State.ACCEPTED)(told)
     async with running(dispatcher):
         await found(journal, [1])
@@ -149,13 +149,13 @@ async def test_a_change_that_came_while_nobody_ran_is_told(path: Path) -> None:
     async with SqliteJournal(path, state_folder=None) as journal:
         await stocked(journal, 3)
         await found(journal, [0])
-        dispatcher = Dispatcher(journal, SHOP, policy=QUICK)
+        dispatcher = ChangeHandlers(journal, SHOP, policy=QUICK)
         dispatcher.on(State.ACCEPTED, name="told")(Told())
         async with running(dispatcher):
             pass
     async with SqliteJournal(path, state_folder=None) as journal:
         await found(journal, [1])
-        dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK), Told()
+        dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK), Told()
         dispatcher.on(State.ACCEPTED, name="told")(told)
         async with running(dispatcher):
             assert [request_id(1)] == [entry.request_id for entry in await told.until(1)]
@@ -164,7 +164,7 @@ async def test_a_change_that_came_while_nobody_ran_is_told(path: Path) -> None:
 
 async def test_a_handler_that_fails_is_run_again_alone(journal: SqliteJournal) -> None:
     """The others that hear of the same change have finished with it."""
-    dispatcher, calm, moody = Dispatcher(journal, SHOP, policy=PATIENT), Told(), Told(fails=4)
+    dispatcher, calm, moody = ChangeHandlers(journal, SHOP, policy=PATIENT), Told(), Told(fails=4)
     dispatcher.on(State.ACCEPTED, name="calm")(calm)
     dispatcher.on(State.ACCEPTED, name="moody")(moody)
     async with running(dispatcher):
@@ -178,7 +178,7 @@ async def test_no_person_is_in_what_a_handler_failed_with(
     journal: SqliteJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A name that the order has is masked in the words of the error, in the log and beside the dead letter."""
-    dispatcher, told = Dispatcher(journal, SHOP, policy=attrs.evolve(QUICK, attempts=1)), Told()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=attrs.evolve(QUICK, attempts=1)), Told()
 
     @dispatcher.on(State.ACCEPTED)
     async def credit(entry: Entry) -> None:
@@ -197,14 +197,14 @@ async def test_no_person_is_in_what_a_handler_failed_with(
 async def test_what_a_handler_finished_with_is_known_after_a_restart(journal: SqliteJournal) -> None:
     """By its name: it is not run again though another one of that change failed."""
     later = attrs.evolve(QUICK, wait_initial=3600.0, wait_max=3600.0)
-    dispatcher, failed = Dispatcher(journal, SHOP, policy=later, random=lambda: 1.0), Told(fails=1)
+    dispatcher, failed = ChangeHandlers(journal, SHOP, policy=later, random=lambda: 1.0), Told(fails=1)
     dispatcher.on(State.ACCEPTED, name="calm")(Told())
     dispatcher.on(State.ACCEPTED, name="moody")(failed)
     async with running(dispatcher):
         await found(journal, [1])
         await failed.until(1)
     await journal.finish_changes([failed.entries[0].change_id or 0], "dead")
-    dispatcher, calm, moody = Dispatcher(journal, SHOP, policy=QUICK), Told(), Told()
+    dispatcher, calm, moody = ChangeHandlers(journal, SHOP, policy=QUICK), Told(), Told()
     dispatcher.on(State.ACCEPTED, name="calm")(calm)
     dispatcher.on(State.ACCEPTED, name="moody")(moody)
     async with running(dispatcher):
@@ -218,7 +218,7 @@ async def test_a_handler_that_never_finishes_leaves_a_dead_letter(
     journal: SqliteJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After its rounds, said aloud; replayed once it is mended, under the same id."""
-    dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK), Told(fails=3)
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK), Told(fails=3)
     dispatcher.on(State.ACCEPTED, name="told")(told)
     async with running(dispatcher):
         await found(journal, [1])
@@ -236,7 +236,7 @@ async def test_a_handler_that_never_finishes_leaves_a_dead_letter(
 async def test_a_change_that_fails_holds_up_no_other(journal: SqliteJournal) -> None:
     """Nor does one whose handler hangs: only its place is taken."""
     two = attrs.evolve(QUICK, concurrency=2, timeout=3600.0, drain=0.0)
-    dispatcher, told = Dispatcher(journal, SHOP, policy=two), list[str]()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=two), list[str]()
     are_all = asyncio.Event()
 
     @dispatcher.on(State.ACCEPTED)
@@ -260,7 +260,7 @@ async def test_a_change_that_fails_holds_up_no_other(journal: SqliteJournal) -> 
 async def test_a_handler_that_hangs_is_cancelled_when_its_time_is_over(journal: SqliteJournal) -> None:
     """That is a failure like any other."""
     short = attrs.evolve(QUICK, timeout=0.01, attempts=1)
-    dispatcher = Dispatcher(journal, SHOP, policy=short)
+    dispatcher = ChangeHandlers(journal, SHOP, policy=short)
 
     @dispatcher.on(State.ACCEPTED, name="hangs")
     async def hang(entry: Entry) -> None:
@@ -274,7 +274,7 @@ async def test_a_handler_that_hangs_is_cancelled_when_its_time_is_over(journal: 
 
 async def test_no_more_handlers_run_at_once_than_are_allowed(journal: SqliteJournal) -> None:
     """Also where two hear of the same change."""
-    dispatcher = Dispatcher(journal, SHOP, policy=attrs.evolve(QUICK, concurrency=3))
+    dispatcher = ChangeHandlers(journal, SHOP, policy=attrs.evolve(QUICK, concurrency=3))
     now, most = 0, 0
 
     async def count(entry: Entry) -> None:
@@ -300,7 +300,7 @@ async def test_a_backlog_is_worked_off_as_fast_as_handlers_are(path: Path) -> No
         await journal.hear(SHOP, [State.ACCEPTED])
         await found(journal, range(100))
         policy = attrs.evolve(QUICK, concurrency=2)
-        dispatcher, told = Dispatcher(journal, SHOP, policy=policy, sleep=never), Told()
+        dispatcher, told = ChangeHandlers(journal, SHOP, policy=policy, sleep=never), Told()
         dispatcher.on(State.ACCEPTED)(told)
         async with running(dispatcher):
             entries = await told.until(100)
@@ -310,7 +310,7 @@ async def test_a_backlog_is_worked_off_as_fast_as_handlers_are(path: Path) -> No
 
 async def test_only_what_a_handler_wants_is_told(journal: SqliteJournal) -> None:
     """The rest is over without it."""
-    dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK), Told()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK), Told()
     dispatcher.on(State.ACCEPTED, when=lambda entry: entry.request_id == request_id(3))(told)
     async with running(dispatcher):
         await found(journal, range(5))
@@ -320,7 +320,7 @@ async def test_only_what_a_handler_wants_is_told(journal: SqliteJournal) -> None
 
 async def test_a_handler_that_is_registered_late_hears_from_then_on(journal: SqliteJournal) -> None:
     """An outbox that is open takes it up by itself."""
-    dispatcher, early, late = Dispatcher(journal, SHOP, policy=QUICK), Told(), Told()
+    dispatcher, early, late = ChangeHandlers(journal, SHOP, policy=QUICK), Told(), Told()
     async with running(dispatcher):
         await found(journal, [1])
         dispatcher.on(State.ACCEPTED)(early)
@@ -339,7 +339,7 @@ async def test_a_handler_that_is_registered_late_hears_from_then_on(journal: Sql
 async def test_a_process_that_closes_lets_its_handlers_finish(journal: SqliteJournal) -> None:
     """What they finished with is over; what had not begun is another's at once, under the same id."""
     one = attrs.evolve(QUICK, concurrency=1)
-    dispatcher, begun, go_on = Dispatcher(journal, SHOP, policy=one), asyncio.Event(), asyncio.Event()
+    dispatcher, begun, go_on = ChangeHandlers(journal, SHOP, policy=one), asyncio.Event(), asyncio.Event()
     told: list[str] = []
 
     @dispatcher.on(State.ACCEPTED)
@@ -366,7 +366,7 @@ async def test_a_process_that_closes_lets_its_handlers_finish(journal: SqliteJou
 async def test_a_handler_that_outlasts_the_closing_is_told_again(journal: SqliteJournal) -> None:
     """It is cancelled and its change given back; those that had finished are over."""
     hasty = attrs.evolve(QUICK, drain=0.0)
-    dispatcher, both = Dispatcher(journal, SHOP, policy=hasty), asyncio.Event()
+    dispatcher, both = ChangeHandlers(journal, SHOP, policy=hasty), asyncio.Event()
     begun: list[str] = []
 
     @dispatcher.on(State.ACCEPTED, name="slow")
@@ -388,7 +388,7 @@ async def test_a_handler_that_outlasts_the_closing_is_told_again(journal: Sqlite
 
 async def test_it_may_be_opened_again(journal: SqliteJournal) -> None:
     """As an application is started again within its tests."""
-    dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK), Told()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK), Told()
     dispatcher.on(State.ACCEPTED)(told)
     for number in range(2):
         async with running(dispatcher):
@@ -406,7 +406,7 @@ async def test_two_processes_share_the_changes(path: Path) -> None:
     ):
         await stocked(one, 60)
         policy = attrs.evolve(QUICK, concurrency=1)
-        dispatchers, told = [Dispatcher(journal, SHOP, policy=policy) for journal in (one, other)], [Told(), Told()]
+        dispatchers, told = [ChangeHandlers(journal, SHOP, policy=policy) for journal in (one, other)], [Told(), Told()]
         for dispatcher, handler in zip(dispatchers, told, strict=True):
             dispatcher.on(State.ACCEPTED, name="told")(handler)
         async with running(dispatchers[0]), running(dispatchers[1]):
@@ -423,7 +423,7 @@ async def test_a_journal_that_is_away_for_a_while_costs_no_change(
     """How a handler ended is written down as soon as it can be, and not told anew when a lease is over."""
     async with SqliteJournal(path, state_folder=None, busy_timeout=0.0) as journal:
         await stocked(journal, 1)
-        dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK), Told(fails)
+        dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK), Told(fails)
         begun, locked = asyncio.Event(), asyncio.Event()
 
         @dispatcher.on(State.ACCEPTED)
@@ -461,7 +461,7 @@ async def test_a_change_whose_lease_is_about_to_end_is_left_to_another(journal: 
 
     await journal.hear(SHOP, [State.ACCEPTED])
     await found(journal, [1])
-    dispatcher, told = Dispatcher(journal, SHOP, policy=QUICK, clock=clock, sleep=never), Told()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=QUICK, clock=clock, sleep=never), Told()
     dispatcher.on(State.ACCEPTED)(told)
     async with running(dispatcher):
         await until(is_leased)
@@ -469,49 +469,49 @@ async def test_a_change_whose_lease_is_about_to_end_is_left_to_another(journal: 
     assert 1 == len(await journal.claim_changes(SHOP, [State.ACCEPTED], "another", lease=90, limit=10))
 
 
-def _without_states(dispatcher: Dispatcher) -> None:
+def _without_states(dispatcher: ChangeHandlers) -> None:
     dispatcher.on()(Told())
 
 
-def _planned(dispatcher: Dispatcher) -> None:
+def _planned(dispatcher: ChangeHandlers) -> None:
     dispatcher.on(State.ACCEPTED, State.PLANNED)(Told())
 
 
-def _twice(dispatcher: Dispatcher) -> None:
+def _twice(dispatcher: ChangeHandlers) -> None:
     dispatcher.on(State.ACCEPTED, name="told")(Told())
     dispatcher.on(State.REJECTED, name="told")(Told())
 
 
-def _not_async(dispatcher: Dispatcher) -> None:
+def _not_async(dispatcher: ChangeHandlers) -> None:
     def told(entry: Entry) -> Coroutine[Any, Any, None]:
         raise AssertionError
 
     dispatcher.on(State.ACCEPTED)(told)
 
 
-def _of_no_state(dispatcher: Dispatcher) -> None:
+def _of_no_state(dispatcher: ChangeHandlers) -> None:
     dispatcher.on("SUCCESSFULL")  # type: ignore[arg-type]
 
 
-def _without_parentheses(dispatcher: Dispatcher) -> None:
+def _without_parentheses(dispatcher: ChangeHandlers) -> None:
     dispatcher.on(Told())  # type: ignore[arg-type]  # as @outbox.on does over a function
 
 
-def _of_nothing(dispatcher: Dispatcher) -> None:
+def _of_nothing(dispatcher: ChangeHandlers) -> None:
     async def told() -> None:
         raise AssertionError
 
     dispatcher.on(State.ACCEPTED)(told)
 
 
-def _of_a_connection(dispatcher: Dispatcher) -> None:
+def _of_a_connection(dispatcher: ChangeHandlers) -> None:
     async def told(entry: Entry, connection: object) -> None:
         raise AssertionError
 
     dispatcher.on(State.ACCEPTED)(told)
 
 
-def _at_no_time(dispatcher: Dispatcher) -> None:
+def _at_no_time(dispatcher: ChangeHandlers) -> None:
     dispatcher.on(State.ACCEPTED, when=True)(Told())  # type: ignore[arg-type]
 
 
@@ -530,11 +530,11 @@ def _at_no_time(dispatcher: Dispatcher) -> None:
     ],
 )
 async def test_a_handler_that_would_never_be_told_is_refused(
-    journal: SqliteJournal, registers: Callable[[Dispatcher], None], kind: type[Exception], words: str
+    journal: SqliteJournal, registers: Callable[[ChangeHandlers], None], kind: type[Exception], words: str
 ) -> None:
     """When it is registered, and not when its first order is paid."""
     with pytest.raises(kind, match=words):
-        registers(Dispatcher(journal, SHOP))
+        registers(ChangeHandlers(journal, SHOP))
 
 
 @pytest.mark.slow

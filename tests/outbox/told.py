@@ -9,7 +9,7 @@ from outbox.shops import SHOP
 
 from payments_async.journal import Entry, SqliteJournal, State
 from payments_async.outbox import HandlerPolicy
-from payments_async.outbox._changes import Dispatcher
+from payments_async.outbox._changes import ChangeHandlers
 
 POLICY = HandlerPolicy(concurrency=4, timeout=30.0, poll=0.05)
 
@@ -17,7 +17,7 @@ POLICY = HandlerPolicy(concurrency=4, timeout=30.0, poll=0.05)
 async def main(path: Path, written: TextIO, hangs: int) -> None:
     """Write down what is told until killed; the one of that number is told of and never finished with."""
     async with SqliteJournal(path) as journal:
-        dispatcher = Dispatcher(journal, SHOP, policy=POLICY)
+        dispatcher = ChangeHandlers(journal, SHOP, policy=POLICY)
 
         @dispatcher.on(State.ACCEPTED, name="told")
         async def told(entry: Entry) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 
 import msgspec
 
@@ -94,7 +96,9 @@ def give_back(commit: Commit, holder: str, queue: str | None = None, owner: str 
 def note_done(commit: Commit, queue: str, about: int, handler: str) -> None:
     """Remember that one handler has finished; that is true whose lease it is."""
     row = commit.execute("SELECT done FROM delivery WHERE queue = ? AND about = ?", (queue, about)).fetchone()
-    if row is not None:
+    if row is None:
+        return
+    with suppress(JournalCorrupt):  # it is made a dead letter when it is claimed
         done = msgspec.json.encode(sorted({handler, *finished(row[0])})).decode()
         commit.execute("UPDATE delivery SET done = ? WHERE queue = ? AND about = ?", (done, queue, about))
 
@@ -114,11 +118,12 @@ def close(commit: Commit, queue: str, abouts: Sequence[int], holder: str | None)
         holder: By which the writer's life is known; ``None`` for a decision that counts whose lease it is.
     """
     closed = 0
-    for sql, block in marked(_CLOSE, abouts):
-        closed += commit.execute(sql, (queue, *block, holder)).rowcount
+    for start in range(0, len(abouts), _BLOCK):
+        block = abouts[start : start + _BLOCK]
+        closed += commit.execute(_filled(_CLOSE, len(block)), (queue, *block, holder)).rowcount
     if closed < len(abouts):
-        for sql, block in marked(_CLOSE_FAILED, abouts):
-            closed += commit.execute(sql, (queue, *block, holder)).rowcount
+        for sql, some in marked(_CLOSE_FAILED, abouts):
+            closed += commit.execute(sql, (queue, *some, holder)).rowcount
     return closed
 
 
@@ -213,4 +218,9 @@ def marked(sql: str, ids: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
     for start in range(0, len(ids), _MOST):
         block = ids[start : start + _MOST]
         width = 1 << (len(block) - 1).bit_length()
-        yield sql.format(marks=", ".join("?" * width)), (*block, *[block[-1]] * (width - len(block)))
+        yield _filled(sql, width), (*block, *[block[-1]] * (width - len(block)))
+
+
+@cache
+def _filled(sql: str, width: int) -> str:
+    return sql.format(marks=", ".join("?" * width))
