@@ -95,13 +95,6 @@ def _pay_different(one: Order, other: Order) -> bool:
     return not is_same_name and reference_of(one) != reference_of(other)
 
 
-async def _held(journal: Journal, request_ids: Iterable[str]) -> dict[str, Entry | ArchivedOrder]:
-    """Those of these orders that a journal knows."""
-    wanted = list(request_ids)
-    found: dict[str, Entry | ArchivedOrder] = dict(await journal.entries_of(wanted))
-    return found | dict(await journal.archived_of([one for one in wanted if one not in found]))
-
-
 async def earlier_orders(journal: Journal, request_ids: Iterable[str], held: Earlier | None = None) -> Earlier:
     """All orders that these try again and the journal knows: those just before, those before them, and so on.
 
@@ -114,7 +107,7 @@ async def earlier_orders(journal: Journal, request_ids: Iterable[str], held: Ear
     while wanted:
         found = {
             one: order
-            for one, order in (await _held(journal, wanted)).items()
+            for one, order in (await journal.orders_of(list(wanted))).items()
             if not await rows.are_beside(after.get(wanted[one]), order)
         }
         known |= found
@@ -134,10 +127,10 @@ async def later_tries(journal: Journal, request_ids: Iterable[str]) -> Mapping[s
     """
     last: dict[str, LaterTry] = {}
     rows, wanted = _Rows(journal), {retried_id(one): one for one in request_ids}
-    tried = await _held(journal, filter(_are_numbered, wanted.values()))
+    tried = dict(await journal.orders_of(list(filter(_are_numbered, wanted.values()))))
     while wanted:
         following: dict[str, str] = {}
-        for request_id, order in (await _held(journal, wanted)).items():
+        for request_id, order in (await journal.orders_of(list(wanted))).items():
             first = wanted[request_id]
             if await rows.are_beside(tried.get(first), order):
                 following[retried_id(first, is_row=True)] = first

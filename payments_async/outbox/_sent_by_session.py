@@ -53,4 +53,4 @@ async def sent_by_session(
 
 async def is_held(journal: Journal, request_id: str) -> bool:
     """Whether the journal has an order under this request id, or had."""
-    return bool(await journal.entries_of([request_id]) or await journal.archived_of([request_id]))
+    return bool(await journal.orders_of([request_id]))

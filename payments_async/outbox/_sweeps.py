@@ -496,7 +496,9 @@ class Sweeper:
         for order in sought.values():
             order.listed = window.sweeps
         orders = dict(sought)
-        others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
+        found = await self.journal.orders_of([request_id for request_id in named if request_id not in orders])
+        gone = {listed: order for listed, order in found.items() if isinstance(order, ArchivedOrder)}
+        others = {listed: entry for listed, entry in found.items() if isinstance(entry, Entry)}
         if renamed := {entry.request_id: listed for listed, entry in others.items() if entry.request_id != listed}:
             words = "the list has request ids in other letters than they were sent in, such as"
             self.findings.note(f"{words} {next(iter(renamed.values()))}")
@@ -505,8 +507,6 @@ class Sweeper:
                 sought[request_id] = order
         known = {entry.request_id: SoughtOrder.of(entry) for entry in others.values()} | sought
         orders |= {listed: known[entry.request_id] for listed, entry in others.items()}
-        strange = [request_id for request_id in named if request_id not in orders]
-        gone = await self.journal.archived_of(strange) if strange else {}
         self._ours += len(orders) + len(gone)
         await asyncio.gather(
             *(self._nameless(row, gone) for row in rows if row.request_id not in orders),
@@ -516,7 +516,7 @@ class Sweeper:
             ),
         )
         if self.remembers:
-            unheard = [row for request_id in strange if request_id not in gone for row in named[request_id]]
+            unheard = [row for one, rows_ in named.items() if one not in orders and one not in gone for row in rows_]
             await self.journal.note_sightings([sighting for row in unheard if (sighting := _sighting_of(row))])
 
     async def _all_of(

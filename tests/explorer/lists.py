@@ -29,6 +29,7 @@ _READS = {
     "sent_since",
     "entries_of",
     "archived_of",
+    "orders_of",
     "final_events_of",
     "entry",
     "listing_words",

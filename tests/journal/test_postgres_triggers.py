@@ -58,7 +58,7 @@ async def test_a_namespace_that_was_renamed() -> None:
 OFF = {
     "ALTER TABLE payments.outbox DISABLE TRIGGER ALL": "outbox_changed",
     "ALTER TABLE payments.outbox ENABLE TRIGGER outbox_changed": "outbox_changed",
-    "DROP TRIGGER archived_changed ON payments.archived": "archived_changed",
+    "DROP TRIGGER outbox_changed ON payments.outbox": "outbox_changed",
 }
 
 

@@ -36,7 +36,7 @@ STATEMENTS = (
 )
 BLOWS = ("pg_restart", "pg_lag", "pg_disk", "pg_dump")
 # Tables that are put back from a dump; by default all.
-DUMPED = {"orders": ("outbox", "archived"), "work": ("outbox", "archived", "chunk", "claim", "progress", "attempt")}
+DUMPED = {"orders": ("outbox",), "work": ("outbox", "chunk", "claim", "progress", "attempt")}
 FAULTS = (*STATEMENTS, *BLOWS)
 OF_A_FILE = (*DISK, *FILES)
 

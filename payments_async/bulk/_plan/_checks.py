@@ -8,7 +8,7 @@ import re
 import tempfile
 import time
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, closing
 from decimal import Context, Decimal
 from typing import NamedTuple, TypeAlias
@@ -500,7 +500,7 @@ class PriorOrders:
     forgotten: Sequence[str] = attrs.field(init=False, default=())
     others: Sequence[Holder] = attrs.field(init=False, default=())
     listed: ListedPayouts | None = attrs.field(init=False, default=None)
-    _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
+    _gone: Set[str] = attrs.field(init=False, default=frozenset())
     _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
     _shown: Mapping[str, TransactionStatus] = attrs.field(init=False, factory=dict)  # of these, by the service
     _elsewhere: Mapping[str, Holder] = attrs.field(init=False, factory=dict)
@@ -547,16 +547,15 @@ class PriorOrders:
         """What the journal holds under these request ids."""
         request_ids = [order.request_id for order in orders]
         entries: Mapping[str, Entry] = {}
-        archived: Mapping[str, ArchivedOrder] = {}
+        known: Mapping[str, Entry | ArchivedOrder] = {}
         if self._journal is not None and not self._is_empty:
-            entries = await self._journal.entries_of(request_ids)
-            new = [one for one in request_ids if one not in entries]
-            archived = await self._journal.archived_of(new)
+            known = await self._journal.orders_of(request_ids)
+            entries = {one: order for one, order in known.items() if isinstance(order, Entry)}
             self._earlier = await earlier_orders(self._journal, request_ids, entries)
             self._shown = await shown_statuses(self._payments, self._earlier.values())
-        self._gone = frozenset(archived)
+        self._gone = known.keys() - entries.keys()
         if self._registered is not None:
-            unknown = [one for one in request_ids if one not in entries and one not in self._gone]
+            unknown = [one for one in request_ids if one not in known]
             self._elsewhere = await asyncio.to_thread(self._registered.holders, unknown)
         return entries
 

@@ -94,7 +94,6 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._statements import (
     _approvals,
-    _archived,
     _archiving,
     _changes,
     _deliveries,
@@ -103,6 +102,7 @@ from payments_async.journal._statements import (
     _events,
     _evidence,
     _history,
+    _known,
     _listing_deadlines,
     _loading,
     _moving,
@@ -1091,7 +1091,11 @@ class Journal(Inbox):
 
     async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
         """Those of these orders that the journal holds and that can be read, by the request ids asked for."""
-        return await self._read(_entries.entries_of, request_ids)
+        return {one: order for one, order in (await self.orders_of(request_ids)).items() if isinstance(order, Entry)}
+
+    async def orders_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry | ArchivedOrder]:
+        """The same, and those that have left for an archive: all that the journal knows and never sends again."""
+        return await self._read(_known.orders_of, request_ids)
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
@@ -1210,11 +1214,12 @@ class Journal(Inbox):
 
     async def archives(self) -> Sequence[Archive]:
         """All files that orders have left for, oldest first."""
-        return await self._read(_archived.archives)
+        return await self._read(_known.archives)
 
     async def archived_of(self, request_ids: Sequence[str]) -> Mapping[str, ArchivedOrder]:
         """Those of these orders that have left for an archive, by the request ids asked for."""
-        return await self._read(_archived.archived_of, request_ids)
+        known = await self.orders_of(request_ids)
+        return {one: order for one, order in known.items() if isinstance(order, ArchivedOrder)}
 
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""
@@ -1494,7 +1499,7 @@ class Journal(Inbox):
         """
         held = await asyncio.to_thread(registry.register, loading, request_ids)
         ours = [request_id for request_id, holder in held.items() if holder.journal == loading.journal]
-        known = {*await self.entries_of(ours), *await self.archived_of(ours)}  # it says itself what is wrong with these
+        known = await self.orders_of(ours)  # it says itself what is wrong with these
         held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
         if not held:
             return

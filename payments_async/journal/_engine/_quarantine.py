@@ -24,10 +24,7 @@ def are_rows_older(connection: Connection, last: str) -> bool:
     if not last:
         return False
     number, at = last.split()
-    found = connection.execute(
-        "SELECT updated_at FROM outbox WHERE id = ? UNION ALL SELECT updated_at FROM archived WHERE id = ?",
-        (int(number), int(number)),
-    ).fetchone()
+    found = connection.execute("SELECT updated_at FROM outbox WHERE id = ?", (int(number),)).fetchone()
     return found is None or bool(found[0] != float(at))
 
 

@@ -1,6 +1,6 @@
 """The tables of a journal, in SQLite's words; PostgreSQL's are derived from them."""
 
-from payments_async.journal._statements._entries import IS_UNSETTLED
+from payments_async.journal._statements._entries import IS_HERE, IS_UNSETTLED
 
 _MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 
@@ -196,4 +196,22 @@ QUEUED = (
         f"ALTER TABLE change DROP COLUMN {name}"
         for name in ("status", "owner", "holder", "due_at", "tries", "done", "error")
     ),
+)
+
+# An archived order keeps its row, in which ``archive`` is the number of its file, and the body its beginning alone. One
+# that a partial backup has put back beside it has ended all the same; of two ids that are one the one here has the key.
+IN_PLACE = (
+    "ALTER TABLE outbox ADD COLUMN archive INTEGER",
+    """DELETE FROM outbox WHERE id IN (SELECT a.id FROM archived a
+        JOIN outbox o ON o.id = a.id AND o.request_key = a.request_key)""",
+    """INSERT INTO outbox (id, request_id, request_key, state, attempt, sent_before, amount, body, body_sha256,
+        transaction_id, permitted_at, updated_at, archive)
+        SELECT id, request_id, CASE WHEN EXISTS (SELECT 1 FROM outbox o WHERE o.request_key = a.request_key)
+        THEN request_id || '\n' || id ELSE request_key END, state, attempt, sent_before, amount, about, body_sha256,
+        transaction_id, permitted_at, updated_at, archive FROM archived a""",
+    "DROP TABLE archived",
+    "DROP INDEX outbox_rejected",
+    "DROP INDEX outbox_failed",
+    f"CREATE INDEX outbox_rejected ON outbox(state) WHERE state = 'rejected' AND {IS_HERE}",
+    f"CREATE INDEX outbox_failed ON outbox(state) WHERE state = 'failed' AND {IS_HERE}",
 )

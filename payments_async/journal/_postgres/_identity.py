@@ -39,7 +39,6 @@ _ORDER = "CAST(nullif(split_part(l.value, ' ', 1), '') AS BIGINT)"
 _MOMENTS = "(CAST(nullif(split_part(l.value, ' ', 2), '') AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION))"
 _ROWS_STAND = f"""coalesce((SELECT l.value = ''
     OR EXISTS (SELECT 1 FROM outbox o WHERE o.id = {_ORDER} AND o.updated_at IN {_MOMENTS})
-    OR EXISTS (SELECT 1 FROM archived a WHERE a.id = {_ORDER} AND a.updated_at IN {_MOMENTS})
     FROM meta l WHERE l.key = '{LAST}'), TRUE)"""  # noqa: S608 - no value in it
 _COUNT = f"""WITH noted AS (
         INSERT INTO meta (key, value) SELECT '{LAST}', CAST(? AS TEXT) WHERE CAST(? AS TEXT) IS NOT NULL
@@ -200,10 +199,10 @@ class Identity:
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
         if not (commit.moves or commit.is_counted or commit.last):
-            if commit.has_claimed and not commit.execute(f"SELECT {_ROWS_STAND}", (commit.now,) * 2).fetchone()[0]:
+            if commit.has_claimed and not commit.execute(f"SELECT {_ROWS_STAND}", (commit.now,)).fetchone()[0]:
                 raise self._put_back()
             return None
-        noted = (commit.last, commit.last, commit.now, commit.now)
+        noted = (commit.last, commit.last, commit.now)
         commits, is_as_written, oldest = commit.execute(_COUNT, noted).fetchone()
         count = int(commits)
         if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened

@@ -179,7 +179,7 @@ class PostgresJournal(Journal):
     async def _held(self, order: Order) -> Entry:
         """An order that was taken before, or put otherwise: as it stands, or as it ended."""
         entry = await self.entry(order.request_id)
-        return await self._read(_puts.archived_entry, order) if entry is None else entry
+        return await self._read(_puts.entry_as_put, order) if entry is None else entry
 
     async def entry(self, request_id: str) -> Entry | None:
         return (

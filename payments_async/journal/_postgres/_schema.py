@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import KEYED, QUEUED, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, QUEUED, TABLES
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
@@ -330,22 +330,36 @@ BEGIN
 END$$;
 """
 
+_LAY = _BOUND[_BOUND.index("CREATE FUNCTION {s}.lay(") : _BOUND.index("REVOKE ALL ON FUNCTION {s}.lay ")]
+_OF_ARCHIVED = (
+    "\n            UNION ALL SELECT body_sha256, request_id, amount FROM archived WHERE request_key = new_key"
+)
+
 # Step n brings a namespace from version n to n + 1; as many of the same about as a file has.
 STEPS: tuple[Step, ...] = (
     Step(about="make the tables", statements=(_NUMBERS + _derived(TABLES) + _BESIDE + _WITHIN,), oldest=1),
     # of the version before is nobody who writes: one waits for the others by another lock
     Step(about="bind functions to their tables", statements=(_derived(KEYED) + _BOUND,), oldest=2),
     Step(about="one queue for all handlers", statements=(_derived(QUEUED) + _QUEUED,), oldest=3),
+    Step(
+        about="leave archived orders where they are",
+        statements=(_derived(IN_PLACE) + _LAY.replace("CREATE", "CREATE OR REPLACE", 1).replace(_OF_ARCHIVED, ""),),
+        oldest=4,  # whoever knows the other table alone would not find them
+    ),
 )
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
 TRAY = "tray"  # what is told when an order lies there; of anything else only that something was committed
 _CREATED = re.compile(r"CREATE TABLE [^;(]*\.(\w+) \(([^;]*)\);")
-_TRIGGERS = re.findall(r"(CREATE TRIGGER (\w+) [^;]* ON \{s\}\.(\w+) [^;]*);", _BESIDE)
 _MADE = re.compile(r"CREATE TABLE (?:\S+\.)?(\w+)")
 _ADDED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) ADD COLUMN (\w+)")
 _RENAMED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) RENAME COLUMN (\w+) TO (\w+)")
 _DROPPED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) DROP COLUMN (\w+)|DROP TABLE [^;(]*\.(\w+)")
+_TRIGGERS = [
+    found
+    for found in re.findall(r"(CREATE TRIGGER (\w+) [^;]* ON \{s\}\.(\w+) [^;]*);", _BESIDE)
+    if found[2] not in {table for step in STEPS for text in step.statements for *_, table in _DROPPED.findall(text)}
+]
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
@@ -426,11 +440,12 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
     todo = migration(version_of(connection, schema), steps_for(schema, steps))
     if todo.before == 0 and not _exists(connection, schema):  # who may not make one may use one that is there
         connection.script(f"CREATE SCHEMA {quoted(schema)}")
-    for statement in todo.statements:
-        connection.script(statement)
-    if todo.before < SINCE <= todo.after:
-        tables = ("outbox", "archived", "tray")
-        write_keys(connection, tables=tables, is_new=not todo.before, prefix=f"{quoted(schema)}.")
+    for number, step in enumerate(steps_for(schema, steps)[todo.before :], todo.before + 1):
+        for statement in step.statements:
+            connection.script(statement)
+        if number == SINCE:
+            tables = ("outbox", "archived", "tray")
+            write_keys(connection, tables=tables, is_new=not todo.before, prefix=f"{quoted(schema)}.")
     if todo.steps:
         connection.executemany(
             f"""INSERT INTO {quoted(schema)}.meta (key, value) VALUES (?, ?)
@@ -469,7 +484,10 @@ def columns_of(connection: PgConnection, schema: str) -> set[str]:
 
 def names_of_tables(steps: Sequence[Step]) -> frozenset[str]:
     """The tables that a journal has made; others may be beside them, such as those of a queue."""
-    return frozenset(name for step in steps for text in step.statements for name in _MADE.findall(text))
+    made = [text for step in steps for text in step.statements]
+    return frozenset(name for text in made for name in _MADE.findall(text)).difference(
+        name for text in made for *_, name in _DROPPED.findall(text)
+    )
 
 
 def tables_of(connection: Connection, schema: str, steps: Sequence[Step] = STEPS) -> dict[str, TableShape]:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import KEYED, QUEUED, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, QUEUED, TABLES
 from payments_async.journal._faults import (
     JournalCorrupt,
     JournalError,
@@ -39,9 +39,9 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
 _SUMS = f"""SELECT 1 FROM (SELECT run, state, count FROM progress
-    UNION ALL SELECT {run_in("id")}, state, -count(*) FROM outbox GROUP BY 1, 2
-    UNION ALL SELECT {run_in("id")}, state, -count(*) FROM archived GROUP BY 1, 2)
+    UNION ALL SELECT {run_in("id")}, state, -count(*) FROM {{orders}} GROUP BY 1, 2)
     GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""  # noqa: S608 - no value in it
+_BEFORE_3 = "(SELECT id, state FROM outbox UNION ALL SELECT id, state FROM archived)"
 _FIRST = (
     *TABLES,
     # Changes are written by a trigger that is made with the first outbox (``WRITES_CHANGES``): to a journal of batches
@@ -103,6 +103,7 @@ STEPS: tuple[Step, ...] = (
     Step(about="make the tables", statements=_FIRST, oldest=1),
     Step(about="bind functions to their tables", statements=_BOUND, oldest=2),  # of which a file has none
     Step(about="one queue for all handlers", statements=_QUEUED, oldest=3),
+    Step(about="leave archived orders where they are", statements=IN_PLACE, oldest=4),
 )
 
 
@@ -183,7 +184,8 @@ def check_whole(path: Path, named: str, *, busy_timeout: float) -> None:
     try:
         with closing(open_examiner(path, busy_timeout=busy_timeout)) as connection:
             (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            if flaw == "ok" and has_log and connection.execute(_SUMS).fetchone() is not None:
+            orders = "outbox" if "archived.id" not in _columns(connection) else _BEFORE_3
+            if flaw == "ok" and has_log and connection.execute(_SUMS.format(orders=orders)).fetchone() is not None:
                 flaw = "the sums are those of other orders"
             if flaw == "ok" and has_log and is_older(path, connection, busy_timeout=busy_timeout):
                 flaw = "the file alone counts fewer commits than it did when that log began"
@@ -314,10 +316,7 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
     connection.execute("BEGIN IMMEDIATE")
     try:
         todo = migration(version_in(connection), steps)  # asked again: another process may have been quicker
-        for statement in todo.statements:
-            connection.execute(statement)
-        if todo.before < SINCE <= todo.after:
-            write_keys(connection, tables=("outbox", "archived"), is_new=not todo.before)
+        _make_steps(connection, todo, steps)
         if todo.steps and connection.execute("SELECT 1 FROM run WHERE outbox IS NOT NULL LIMIT 1").fetchone():
             connection.execute(WRITES_CHANGES)
         if todo.steps:
@@ -330,6 +329,15 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     return todo
+
+
+def _make_steps(connection: sqlite3.Connection, todo: Migration, steps: Sequence[Step]) -> None:
+    """Make the steps that are left, one after the other."""
+    for number, step in enumerate(steps[todo.before :], todo.before + 1):
+        for statement in step.statements:
+            connection.execute(statement)
+        if number == SINCE:
+            write_keys(connection, tables=("outbox", "archived"), is_new=not todo.before)
 
 
 def version_in(connection: sqlite3.Connection) -> Version:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import attrs
 import msgspec
 
-from payments_async._values.request_ids import plain_id
 from payments_async._wire.bodies import currency_of, request_of, without_members
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import (
@@ -25,6 +25,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
     FAILED_BY_NOTIFICATION,
+    IS_HERE,
     Commit,
     PageReader,
     among,
@@ -49,16 +50,20 @@ _IS_OLD = f"""o.state {among(FINAL)} AND o.conflict IS NULL AND o.updated_at < ?
     AND NOT EXISTS (SELECT 1 FROM ipn_event e WHERE e.request_key = o.request_key AND {_WAITS})
     AND NOT EXISTS (SELECT 1 FROM evidence v JOIN ipn_event e ON e.id = v.event_id
         WHERE v.order_id = o.id AND {_WAITS})"""  # noqa: S608 - no value in it
-_FIRST = f"SELECT o.id FROM outbox o WHERE o.id > ? AND {_IS_OLD} ORDER BY o.id LIMIT 1"  # noqa: S608
-_OTHER = f"SELECT 1 FROM outbox o WHERE o.id BETWEEN ? AND ? AND NOT ({_IS_OLD}) LIMIT 1"  # noqa: S608
-_OLD = f"""SELECT {COLUMNS} FROM outbox o WHERE o.id BETWEEN ? AND ? AND {_IS_OLD}
+_FIRST = f"SELECT o.id FROM outbox o WHERE o.id > ? AND o.{IS_HERE} AND {_IS_OLD} ORDER BY o.id LIMIT 1"  # noqa: S608
+_OTHER = f"SELECT 1 FROM outbox o WHERE o.id BETWEEN ? AND ? AND o.{IS_HERE} AND NOT ({_IS_OLD}) LIMIT 1"  # noqa: S608
+_OLD = f"""SELECT {COLUMNS} FROM outbox o WHERE o.id BETWEEN ? AND ? AND o.{IS_HERE} AND {_IS_OLD}
     ORDER BY o.id LIMIT {_PAGE}"""  # noqa: S608 - no value in it
-_KEEP = """INSERT INTO archived (id, request_key, request_id, state, attempt, sent_before, amount, about,
-    body_sha256, transaction_id, permitted_at, updated_at, archive) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+# Of 250 rows that only shrink SQLite frees no page (457 bytes each); of those that are taken out first, more than half
+# (197): those it uses again, wherever the next orders come to lie.
+_KEEP = """INSERT INTO outbox (id, request_key, request_id, state, attempt, sent_before, amount, body, body_sha256,
+    transaction_id, permitted_at, updated_at, archive) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _LEAVE = (
     "DELETE FROM attempt WHERE order_id = ?",
     "DELETE FROM evidence WHERE order_id = ?",
     "DELETE FROM resolution WHERE order_id = ?",
+    # what a list has shown of it before it was put; that of an order which nobody has put stays, and warns of it
+    "DELETE FROM sighting WHERE request_key IN (SELECT request_key FROM outbox WHERE id = ?)",
     "DELETE FROM outbox WHERE id = ?",
 )
 _encode = msgspec.json.Encoder().encode
@@ -105,29 +110,34 @@ def old_after(before: float) -> PageReader[OldOrder]:
 
 def prune_orders(commit: Commit, archive: int, orders: Sequence[OldOrder]) -> int:
     """Let those of these orders leave of which nothing more is known than what was archived; tells how many."""
-    runs: dict[int, int] = {}
-    for old in orders:
-        row = row_by_id(commit, old.id)
-        if row is None or row.state not in FINAL or _line(commit.connection, row) != old.line:
-            continue
-        packed = (row.transaction_id, row.permitted_at, row.updated_at, archive)
-        about, key = without_members(row.body), plain_id(row.request_id)
-        commit.execute(
-            _KEEP,
-            (
-                *(row.id, key, row.request_id, row.state, row.attempt, row.sent_before, row.amount, about),
-                *(row.body_sha256, *packed),
-            ),
-        )
-        for sql in _LEAVE:
-            commit.execute(sql, (row.id,))
-        # what a list has shown of it before it was put; that of an order which nobody has put stays, and warns of it
-        commit.execute("DELETE FROM sighting WHERE request_key = ?", (key,))
-        runs[run_of(row.id)] = runs.get(run_of(row.id), 0) + 1
-    for run, count in runs.items():
+    leaving = [row for old in orders if (row := _unchanged(commit, old)) is not None]
+    if not leaving:
+        return 0
+    thin = [_thinned(commit, row, archive) for row in leaving]
+    for sql in _LEAVE:
+        commit.connection.executemany(sql, [(row.id,) for row in leaving])
+    commit.connection.executemany(_KEEP, thin)
+    for run, count in Counter(run_of(row.id) for row in leaving).items():
         commit.execute("UPDATE run SET archived = archived + ? WHERE id = ?", (count, run))
-    commit.execute("UPDATE archive SET orders = orders + ? WHERE id = ?", (sum(runs.values()), archive))
-    return sum(runs.values())
+    commit.execute("UPDATE archive SET orders = orders + ? WHERE id = ?", (len(leaving), archive))
+    return len(leaving)
+
+
+def _unchanged(commit: Commit, old: OldOrder) -> Row | None:
+    """An order that may leave, unless it has left, or more is known of it than what was archived."""
+    row = row_by_id(commit, old.id)
+    if row is None or row.archive is not None or row.state not in FINAL:
+        return None
+    return row if _line(commit.connection, row) == old.line else None
+
+
+def _thinned(commit: Commit, row: Row, archive: int) -> Sequence[object]:
+    """What stays of an order that leaves: by what it is known again, so that it is never sent again."""
+    (key,) = commit.execute("SELECT request_key FROM outbox WHERE id = ?", (row.id,)).fetchone()
+    return (
+        *(row.id, key, row.request_id, row.state, row.attempt, row.sent_before, row.amount),
+        *(without_members(row.body), row.body_sha256, row.transaction_id, row.permitted_at, row.updated_at, archive),
+    )
 
 
 def _may_leave(connection: Connection, run: int, before: float) -> bool:

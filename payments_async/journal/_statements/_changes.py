@@ -17,6 +17,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import OUTBOX
 from payments_async.journal._statements._entries import (
     COLUMNS,
+    IS_HERE,
     NO_DOUBTS,
     Commit,
     among,
@@ -34,8 +35,7 @@ _log = logging.getLogger("payments_async.journal")
 _NOTED_EVERY = 60.0  # seconds
 _PAGE = 100  # dead letters in memory at once
 _PRUNED_AT_ONCE = 500  # changes in one commit, so that nobody else waits for long
-_WHOSE = "coalesce(o.request_id, (SELECT a.request_id FROM archived a WHERE a.id = change.order_id))"  # which has left
-_FACTS = f"change.id, {_WHOSE}, change.outbox, change.state, change.at, coalesce(d.tries, 0), d.error"
+_FACTS = "change.id, o.request_id, change.outbox, change.state, change.at, coalesce(d.tries, 0), d.error"
 _WIDTH = 7
 _DELIVERED = "LEFT JOIN delivery d ON d.queue = 'outbox' AND d.about = change.id"
 _FROM = f"FROM change LEFT JOIN outbox o ON o.id = change.order_id {_DELIVERED}"
@@ -51,7 +51,7 @@ _STATUSES = frozenset({"handled", "dead"})
 _GONE = "its order had left for an archive: no handler can be given it, so a person does what is to be done (`explain`)"
 # Orders of outboxes that came to stand where they do without a change, since nothing was forgotten; each with its run.
 UNWRITTEN = f"""outbox o JOIN run r ON r.id = {run_in("o.id")} AND r.outbox IS NOT NULL
-    WHERE o.state NOT {among(UNSENT)}
+    WHERE o.state NOT {among(UNSENT)} AND o.{IS_HERE}
     AND o.updated_at >= coalesce((SELECT CAST(m.value AS DOUBLE PRECISION) FROM meta m
     WHERE m.key = 'changes_since'), 0)
     AND NOT EXISTS (SELECT 1 FROM change c WHERE c.order_id = o.id AND c.state = o.state)"""  # noqa: S608 - no value in it
@@ -237,8 +237,10 @@ def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
         change, (done, batch_id, *stored) = _change(row[:width]), row[width:]
         try:
             if not stored or stored[0] is None:
-                raise JournalCorrupt(_GONE if change.request_id else "its order is not in the journal any more")
-            entry = entry_of(row_of(stored), batch_id, doubts.get(change.request_id, NO_DOUBTS))
+                raise JournalCorrupt("its order is not in the journal any more")
+            if (row := row_of(stored)).archive is not None:
+                raise JournalCorrupt(_GONE)
+            entry = entry_of(row, batch_id, doubts.get(change.request_id, NO_DOUBTS))
             finished = _deliveries.finished(done)
         except JournalCorrupt as error:
             _log.error(

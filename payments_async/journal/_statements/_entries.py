@@ -10,6 +10,7 @@ from decimal import Context, Decimal, localcontext
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from payments_async._values.request_ids import plain_id
+from payments_async._wire.orders import Order
 from payments_async.journal._faults import JournalCorrupt, RunUnknown
 from payments_async.journal._records import (
     CLOCKS_DIFFER,
@@ -27,7 +28,7 @@ from payments_async.journal._records import (
     unpack_transaction_id,
 )
 from payments_async.journal._statements._database import JOINED, NO_TRANSACTION, Connection, Database
-from payments_async.journal._states import IN_DOUBT, UNSENT, UNSETTLED, State
+from payments_async.journal._states import FINAL, IN_DOUBT, UNSENT, UNSETTLED, State
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -52,9 +53,11 @@ def among(states: Collection[State]) -> str:
     return f"IN ({names})"
 
 
+IS_HERE = "archive IS NULL"  # an order whose story is not in an archive
 IS_UNSETTLED = f"state {among(UNSETTLED)}"  # few at any time, and looked for
 # an order that failed, as a notification alone has told; a list that was read late enough ends the search
-FAILED_BY_NOTIFICATION = f"""o.state = 'failed' AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
+FAILED_BY_NOTIFICATION = f"""o.state = 'failed' AND o.{IS_HERE}
+    AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
     AND (v.news IN ('looked_up_successful', 'looked_up_failed', 'looked_up_reversed')
     OR (v.news IN ('looked_up_processing', 'swept_clean_twice') AND v.last_at >= o.permitted_at + {LATE})))"""  # noqa: S608
 _FAILED_AMONG = f"SELECT o.request_id, 1 FROM outbox o WHERE o.id IN ({{marks}}) AND {FAILED_BY_NOTIFICATION}"  # noqa: S608
@@ -62,13 +65,13 @@ _UNCONFIRMED_AMONG = """SELECT request_key, count(*) FROM ipn_event WHERE doubt 
     AND request_key IN ({marks}) GROUP BY request_key"""
 COLUMNS = (
     "id, request_id, state, token, attempt, sent_before, amount, body, body_sha256, transaction_id, code, message, "
-    "conflict, permitted_at, updated_at"
+    "conflict, permitted_at, updated_at, archive"
 )
 _BY_ID = f"SELECT {COLUMNS} FROM outbox WHERE id = ?"  # noqa: S608 - no value in it
 _BY_REQUEST = f"SELECT {COLUMNS} FROM outbox WHERE request_key = ?"  # noqa: S608
 # the second condition, written out, lets SQLite use the index of those that have one
 _BY_TRANSACTION = f"""SELECT {COLUMNS} FROM outbox WHERE transaction_id = ?
-    AND transaction_id <> {NO_TRANSACTION} LIMIT 2"""  # noqa: S608
+    AND transaction_id <> {NO_TRANSACTION} ORDER BY CASE WHEN {IS_HERE} THEN 0 ELSE 1 END LIMIT 2"""  # noqa: S608
 _CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = coalesce(?, code),
     message = coalesce(?, message), conflict = coalesce(conflict, ?),
     sent_before = CASE WHEN sent_before = 1 THEN 1 ELSE ? END, updated_at = ? WHERE id = ?"""
@@ -292,9 +295,12 @@ def is_in_state(table: str, state: State | str) -> str:
     """The condition that an order is in a state, written so that SQLite sees which partial index covers it.
 
     It compares words and does not conclude: that ``state = 'unknown'`` lies within ``IS_UNSETTLED`` it has to be told.
+    Archived orders are left out.
     """
     name = State(state)
     condition = f"{table}.state = '{name.value}'"
+    if name in FINAL:
+        return f"{condition} AND {table}.{IS_HERE}"
     return f"{condition} AND {table}.{IS_UNSETTLED}" if name in UNSETTLED else condition
 
 
@@ -326,8 +332,17 @@ def row_by_request(connection: Connection | Commit, request_id: str) -> Row | No
     return None if found is None else row_of(found)
 
 
+def row_here(connection: Connection | Commit, request_id: str) -> Row | None:
+    """One order by its request id, unless its story is in an archive."""
+    row = row_by_request(connection, request_id)
+    return None if row is None or row.archive is not None else row
+
+
 def rows_by_transaction(connection: Connection | Commit, transaction_id: str) -> list[Row]:
-    """The orders that carry a transaction id: one, none, or two where the service contradicts itself."""
+    """The orders that carry a transaction id: one, none, or two where the service contradicts itself.
+
+    An archived one comes after one that is here.
+    """
     return list(map(row_of, connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),))))
 
 
@@ -341,15 +356,20 @@ class Doubts(NamedTuple):
 NO_DOUBTS = Doubts()
 
 
-def entry_of(row: Row, batch_id: str, doubts: Doubts = NO_DOUBTS) -> Entry:
-    """A row as an entry, with what a notification alone says of it."""
+def entry_of(row: Row, batch_id: str, doubts: Doubts = NO_DOUBTS, *, order: Order | None = None) -> Entry:
+    """A row as an entry, with what a notification alone says of it.
+
+    Args:
+        order: What it says, where that is known to be the same: of an archived one the row does not tell.
+    """
     amount = Decimal(row.amount)
-    body = proved(row.request_id, row.amount, row.body, row.body_sha256)
+    if order is None:
+        order = order_of(row.request_id, amount, proved(row.request_id, row.amount, row.body, row.body_sha256))
     return Entry(
         request_id=row.request_id,
         batch_id=batch_id,
         state=row.state,
-        order=order_of(row.request_id, amount, body),
+        order=order,
         amount=amount,
         attempt=row.attempt,
         transaction_id=unpack_transaction_id(row.transaction_id),
@@ -496,23 +516,11 @@ def first_day(since: float) -> str:
 
 def entry(connection: Connection, request_id: str) -> Entry | None:
     """One order."""
-    row = row_by_request(connection, request_id)
+    row = row_here(connection, request_id)
     return None if row is None else next(_entries_in(connection, [row]))
 
 
-def entries_of(connection: Connection, request_ids: Sequence[str]) -> Mapping[str, Entry]:
-    """Those of these orders that there are, by the ids asked for; a damaged one is logged and left out."""
-    found: dict[str, Entry] = {}
-    for first in range(0, len(request_ids), PAGE):
-        asked = {request_id: plain_id(request_id) for request_id in request_ids[first : first + PAGE]}
-        sql = f"SELECT {COLUMNS} FROM outbox WHERE request_key IN ({', '.join('?' * len(asked))})"  # noqa: S608
-        rows = connection.execute(sql, list(asked.values())).fetchall()
-        entries = {plain_id(entry.request_id): entry for entry in _readable(connection, rows)}
-        found |= {request_id: entries[key] for request_id, key in asked.items() if key in entries}
-    return found
-
-
-def _readable(connection: Connection, rows: Sequence[Sequence[Any]]) -> list[Entry]:
+def readable(connection: Connection, rows: Sequence[Sequence[Any]]) -> list[Entry]:
     """These rows as entries, without those that are damaged: they must not keep anybody from the others."""
     try:
         return list(_entries_in(connection, rows))
@@ -530,7 +538,7 @@ def _readable(connection: Connection, rows: Sequence[Sequence[Any]]) -> list[Ent
 def paid_after(since: float, but: str | None) -> PageReader[Entry]:
     """A reader of pages of orders that may be paid yet, or were paid since then, of all batches but one."""
     paid = among((State.ACCEPTED, State.SUCCESSFUL))
-    sql = f"""SELECT {COLUMNS} FROM outbox WHERE id > ? AND id NOT BETWEEN ? AND ?
+    sql = f"""SELECT {COLUMNS} FROM outbox WHERE id > ? AND id NOT BETWEEN ? AND ? AND {IS_HERE}
         AND (state {among((*UNSENT, *UNSETTLED))} OR (state {paid} AND updated_at >= ?))
         ORDER BY id LIMIT {PAGE}"""  # noqa: S608 - no value in it
 
@@ -554,7 +562,7 @@ def uid(connection: Connection, batch_id: str) -> str:
 
 def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> PageReader[Entry]:
     """A reader of pages of entries, in the sequence they were loaded in."""
-    where = ["o.id > ?", "o.id <= ?"]
+    where = ["o.id > ?", "o.id <= ?", f"o.{IS_HERE}"]
     if state is not None:
         where.append(is_in_state("o", state))
     if conflicts:
@@ -564,7 +572,7 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
     def read(connection: Connection, /, *, after: int) -> tuple[list[Entry], int]:
         first, last = bounds_of(connection, batch_id)
         rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
-        entries = _readable(connection, rows) if conflicts else list(_entries_in(connection, rows))
+        entries = readable(connection, rows) if conflicts else list(_entries_in(connection, rows))
         return entries, rows[-1][0] if rows else after
 
     return read
@@ -595,7 +603,7 @@ def progress(connection: Connection, batch_id: str | None, outbox: str | None = 
     ).fetchone()
     (unconfirmed,) = connection.execute(
         f"""SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o
-        WHERE o.request_key = e.request_key AND e.doubt = 'unconfirmed' AND e.state <> 'disputed'
+        WHERE o.request_key = e.request_key AND e.doubt = 'unconfirmed' AND e.state <> 'disputed' AND o.{IS_HERE}
         AND o.id BETWEEN ? AND ? AND {of_outbox}""",  # noqa: S608
         (first, last, *of),
     ).fetchone()
@@ -647,7 +655,7 @@ def doubts_about(connection: Connection, rows: Sequence[Sequence[Any]]) -> Mappi
     failed = [row[0] for row in rows if row[2] == State.FAILED]
     notified = _asked(connection, _FAILED_AMONG, failed) if failed else {}
     (are_there,) = connection.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
-    keys = {row[1]: plain_id(row[1]) for row in rows if row[1] is not None}  # one that was archived has none here
+    keys = {row[1]: plain_id(row[1]) for row in rows if row[1] is not None}  # of a change without an order
     counts = _asked(connection, _UNCONFIRMED_AMONG, list(keys.values())) if are_there and keys else {}
     doubted = [one for one, key in keys.items() if key in counts or one in notified]
     return {one: Doubts(counts.get(keys[one], 0), one in notified) for one in doubted}

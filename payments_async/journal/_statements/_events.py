@@ -73,7 +73,7 @@ def _dispute(commit: Commit, event_id: int, error: str | None) -> None:
         (error, event_id),
     ).fetchall()
     row = None if order_id is None else row_by_id(commit, order_id)
-    if row is not None:
+    if row is not None and row.archive is None:
         words = f"the service's record disagrees with a notification: {error}"
         change(commit, row, row.state, conflict=words)
         disputed = Evidence(

@@ -20,7 +20,6 @@ from payments_async.journal._records import (
     unpack_transaction_id,
 )
 from payments_async.journal._statements._approvals import check_decision
-from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._deliveries import INBOX, withdraw
 from payments_async.journal._statements._entries import (
     ASKED_BACK,
@@ -33,6 +32,7 @@ from payments_async.journal._statements._entries import (
     chunk_of,
     open_beyond,
     row_by_request,
+    row_here,
     rows_by_transaction,
     run_columns,
     run_of,
@@ -48,11 +48,15 @@ _SILENT = {News.LEASE_EXPIRED, News.NOT_SENT, News.SWEPT_CLEAN_TWICE}  # none of
 
 
 def find(commit: Commit, request_id: str | None, transaction_id: str | None) -> Row | None:
-    """The order that evidence is about: by its request id, else by the transaction if only one order carries it."""
+    """The order that evidence is about: by its request id, else by the transaction if only one order carries it.
+
+    An archived order that carries it too does not count beside one that is here.
+    """
     row = None if request_id is None else row_by_request(commit, request_id)
     if row is None and transaction_id is not None:
         rows = rows_by_transaction(commit, transaction_id)
-        row = rows[0] if len(rows) == 1 else None
+        is_one = len(rows) == 1 or len({row.archive is None for row in rows}) > 1
+        row = rows[0] if is_one else None
     return row
 
 
@@ -69,6 +73,8 @@ def apply(
     Args:
         against: Words, where something else than the evidence itself speaks against it.
     """
+    if row.archive is not None:
+        return _apply_late(commit, row, evidence, event_id=event_id, against=against)
     if row.sent_before and _is_decided(commit, row, evidence):
         record_evidence(commit, row, evidence, row.state, None, event_id=event_id)
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
@@ -91,13 +97,13 @@ def apply(
     return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
 
 
-def apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int | None = None) -> Finding:
+def _apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int | None, against: str | None) -> Finding:
     """Weigh what is told of an order that has left for an archive.
 
     What agrees with its end is not written down again. A reversal is, and the order counts as reversed from then on;
     so is what contradicts, which nobody has to acknowledge: it is logged.
     """
-    weighed = weigh(row, evidence, unsent=False)
+    weighed = weigh(row, evidence, unsent=False, against=against)
     if weighed.state is not row.state or weighed.conflict is not None:
         is_new = record_evidence(commit, row, evidence, weighed.state, weighed.conflict, event_id=event_id)
         if is_new:
@@ -105,11 +111,7 @@ def apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int | 
             facts = {"request_id": row.request_id, "why": words}
             _log.warning("an archived order was told of: %s: %s", row.request_id, words, extra=facts)
     if weighed.state is not row.state:
-        commit.execute(
-            "UPDATE archived SET state = ?, updated_at = ? WHERE id = ?", (weighed.state, commit.now, row.id)
-        )
-        commit.changed = row.id
-        commit.move(run_of(row.id), row.state, weighed.state, Decimal(row.amount))
+        change(commit, row, weighed.state)
     return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
 
 
@@ -121,10 +123,9 @@ def _of_another(commit: Commit, row: Row, transaction_id: str | None) -> str | N
     if transaction_id is None or pack_transaction_id(transaction_id) == row.transaction_id:
         return None
     for other in rows_by_transaction(commit, transaction_id):
-        if other.id != row.id and other.state in CONFIRMED:
+        if other.id != row.id and (other.state in CONFIRMED or other.archive is not None):
             return f"transaction {transaction_id} is known to be that of order {other.request_id}"
-    gone = find_archived(commit, None, transaction_id)
-    return None if gone is None else f"transaction {transaction_id} is known to be that of order {gone.request_id}"
+    return None
 
 
 def _may_be_meant(commit: Commit, row: Row, evidence: Evidence) -> list[Row]:
@@ -290,10 +291,7 @@ def apply_evidence(commit: Commit, evidence: Evidence) -> Finding | None:
     if evidence.news not in EVIDENCE:
         raise ValueError(f"news: {evidence.news} is no evidence")
     row = find(commit, evidence.request_id, evidence.transaction_id)
-    if row is not None:
-        return apply(commit, row, evidence)
-    gone = find_archived(commit, evidence.request_id, evidence.transaction_id)
-    return None if gone is None else apply_late(commit, gone, evidence)
+    return None if row is None else apply(commit, row, evidence)
 
 
 def apply_all(commit: Commit, works: Sequence[Work[Finding | None]]) -> list[Finding | None]:
@@ -433,7 +431,7 @@ def archive_attempt(
 
 def named_row(commit: Commit, request_id: str) -> Row:
     """An order that a person or a sweep names. Raises ``OrderUnknown``."""
-    row = row_by_request(commit, request_id)
+    row = row_here(commit, request_id)
     if row is None:
         raise OrderUnknown(where_it_is(commit.connection, request_id))
     return row

@@ -16,6 +16,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     CLEAN,
     COLUMNS,
+    IS_HERE,
     LOOK_SINCE,
     NO_DOUBTS,
     PAGE,
@@ -30,7 +31,7 @@ from payments_async.journal._statements._entries import (
     first_day,
     is_in_state,
     number_of,
-    row_by_request,
+    row_here,
     row_of,
     run_columns,
     run_of,
@@ -177,7 +178,7 @@ def history(connection: Connection, request_id: str) -> Sequence[Happening]:
         OrderUnknown: The journal holds no such order.
     """
     with snapshot(connection):
-        row = row_by_request(connection, request_id)
+        row = row_here(connection, request_id)
         if row is None:
             raise OrderUnknown(where_it_is(connection, request_id))
         return story_of(connection, row)
@@ -211,7 +212,7 @@ def traces(connection: Connection, request_id: str) -> Sequence[Happening]:
 def where_it_is(connection: Connection, request_id: str) -> str:
     """What to say of an order that is not here."""
     left = connection.execute(
-        "SELECT o.state, a.path FROM archived o JOIN archive a ON a.id = o.archive WHERE o.request_key = ?",
+        "SELECT o.state, a.path FROM outbox o JOIN archive a ON a.id = o.archive WHERE o.request_key = ?",
         (plain_id(request_id),),
     ).fetchone()
     if left is None:
@@ -264,7 +265,7 @@ def standings_after(batch_id: str) -> PageReader[Standing]:
 
     An order is made of its row only when it is its turn: hundreds at once would wake the garbage collector.
     """
-    sql = f"SELECT {COLUMNS} FROM outbox WHERE id > ? AND id <= ? ORDER BY id LIMIT {PAGE}"  # noqa: S608
+    sql = f"SELECT {COLUMNS} FROM outbox WHERE id > ? AND id <= ? AND {IS_HERE} ORDER BY id LIMIT {PAGE}"  # noqa: S608
 
     def read(connection: Connection, /, *, after: int) -> tuple[Iterable[Standing], int]:
         with snapshot(connection):

@@ -17,8 +17,8 @@ from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Evidence, Loaded, RunIdentity, body_digest
 from payments_async.journal._statements._approvals import check_approved
-from payments_async.journal._statements._archived import check_not_archived
 from payments_async.journal._statements._entries import (
+    IS_HERE,
     MOST_ORDERS,
     Commit,
     bounds,
@@ -193,8 +193,8 @@ def add(commit: Commit, load: Load, orders: Sequence[Order], sent: Mapping[str, 
     """
     _renew_lease(commit, load)
     fresh: dict[str, _Prepared] = {}
-    check_not_archived(commit, [order.request_id for order in orders])
     held = _held(commit, [order.request_id for order in orders])
+    _check_not_archived(commit, orders, held)
     for order in orders:
         request_id, amount = order.request_id, amount_text(order.amount)
         body = write_order(order)
@@ -308,16 +308,34 @@ class _Held(NamedTuple):
     order_id: int
     request_id: str
     digest: bytes
+    state: str
+    archive: int | None
 
 
 def _held(commit: Commit, request_ids: list[str]) -> dict[str, _Held]:
     """Those of these orders that the journal holds, by their keys."""
     marks = ",".join("?" * len(request_ids))
     found = commit.execute(
-        f"SELECT request_key, id, request_id, body_sha256 FROM outbox WHERE request_key IN ({marks})",  # noqa: S608
+        f"SELECT request_key, id, request_id, body_sha256, state, archive FROM outbox WHERE request_key IN ({marks})",  # noqa: S608
         list(map(plain_id, request_ids)),
     )
     return {key: _Held(*facts) for key, *facts in found}
+
+
+def _check_not_archived(commit: Commit, orders: Sequence[Order], held: Mapping[str, _Held]) -> None:
+    """Refuse orders that ended long ago, whatever they say. Raises ``OrdersArchived``."""
+    known = {order.request_id: held[key] for order in orders if (key := plain_id(order.request_id)) in held}
+    gone = {request_id: one for request_id, one in known.items() if one.archive is not None}
+    if not gone:
+        return
+    first = next(iter(gone.values()))
+    (path,) = commit.execute("SELECT path FROM archive WHERE id = ?", (first.archive,)).fetchone()
+    more = f" and {len(gone) - 1} or more" if len(gone) > 1 else ""
+    raise OrdersArchived(
+        f"request id {first.request_id}{more} of these orders ended long ago ({first.state}) and left the journal for "
+        f"the archive {path}; nothing is sent again",
+        list(gone)[:_SHOWN],
+    )
 
 
 def _compare(commit: Commit, load: Load, held: _Held, prepared: _Prepared) -> None:
@@ -374,7 +392,8 @@ def _check_same(one: _Prepared, other: _Prepared) -> None:
 def _missing(commit: Commit, batch_id: str, load: Load, count: int) -> OrdersDiffer:
     shown: list[str] = []
     for order_id, request_id in commit.execute(
-        "SELECT id, request_id FROM outbox WHERE id BETWEEN ? AND ?", bounds(load.run)
+        f"SELECT id, request_id FROM outbox WHERE id BETWEEN ? AND ? AND {IS_HERE}",  # noqa: S608 - no value in it
+        bounds(load.run),
     ):
         if not load.has_seen(order_id):
             shown.append(request_id)

@@ -22,11 +22,10 @@ from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Heard, Receipt
 from payments_async.journal._records import Finding, Row, unpack_transaction_id
 from payments_async.journal._statements import _deliveries
-from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._database import JOINED, Connection
 from payments_async.journal._statements._deliveries import INBOX
 from payments_async.journal._statements._entries import Commit, change, row_by_request
-from payments_async.journal._statements._evidence import apply, apply_late, find
+from payments_async.journal._statements._evidence import apply, find
 from payments_async.journal._states import State
 from payments_async.journal._weighing import evidence_of
 
@@ -65,7 +64,7 @@ _STANDING = f"""SELECT (SELECT max(id) FROM ipn_event),
     (SELECT {JOINED}(CAST(new.id AS TEXT), ',') FROM ipn_event AS new
         WHERE new.id > (SELECT max(id) FROM ipn_event) - ? AND EXISTS (
             SELECT 1 FROM ipn_event AS old WHERE old.transaction_id = new.transaction_id AND old.id < new.id)),
-    EXISTS (SELECT 1 FROM archived) OR EXISTS (SELECT 1 FROM outbox)"""  # noqa: S608 - no value in it
+    EXISTS (SELECT 1 FROM outbox)"""  # noqa: S608 - no value in it
 _AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (event_id, digest) DO UPDATE SET times = ipn_delivery.times + 1, last_at = excluded.received_at"""
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
@@ -333,10 +332,6 @@ def _settle_order(
     row = find(commit, event.request_id, event.transaction_id) if has_orders else None
     if row is not None:
         finding = _apply_event(commit, row, event, event_id=number, peer=peer, at=at)
-        conflict = finding.conflict if conflict is None else conflict
-    elif has_orders and (gone := find_archived(commit, event.request_id, event.transaction_id)) is not None:
-        commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (gone.id, number))  # no stranger
-        finding = apply_late(commit, gone, evidence_of(event, peer=peer, at=at), event_id=number)
         conflict = finding.conflict if conflict is None else conflict
     if conflict is not None:
         commit.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (conflict, number))

@@ -665,6 +665,8 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
         transaction_id=outcome.transaction_id,
         detail=outcome.message,
     )
+    if row.archive is not None:
+        return apply(commit, row, evidence)
     is_the_last = _is_of(row, permit)
     if outcome.news is News.NOT_SENT and row.state in IN_DOUBT:
         is_the_last = is_the_last and (row.state is State.SENDING or is_open_by_takeover(commit, row))

@@ -37,9 +37,7 @@ from payments_async.journal._records import (
     Waiting,
     body_digest,
     check_named,
-    unpack_transaction_id,
 )
-from payments_async.journal._statements._archived import archived_among
 from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
     CHUNK,
@@ -199,13 +197,8 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     held = commit.execute(f"SELECT request_key FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
     for (key,) in held.fetchall():
         del fresh[key]
-    # mostly there is none of either, and then nobody looks for each of them
-    last_archived, last_sighted = commit.execute(
-        "SELECT (SELECT max(id) FROM archived), (SELECT max(request_key) FROM sighting)"
-    ).fetchone()
-    archived = {} if last_archived is None else archived_among(commit, list(fresh))
-    for key in archived:
-        del fresh[key]
+    # mostly there is none, and then nobody looks for each of them
+    (last_sighted,) = commit.execute("SELECT max(request_key) FROM sighting").fetchone()
     refused: Mapping[str, JournalRefused] = {}
     results: dict[int, Placed | Exception] = {}
     if fresh:
@@ -217,8 +210,6 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     for place, request in enumerate(requests):  # the same id may come more than once, in one breath
         if request.key in refused:
             results[place] = refused[request.key]
-        elif request.key in archived:
-            results[place] = _compared_with_archived(commit, request, archived[request.key])
         elif place not in results:
             results[place] = _compared(commit, request)
     return [results[place] for place in range(len(requests))]
@@ -274,15 +265,18 @@ def _refused(
 
 
 def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
-    """An order that the journal holds: as it stands, if it is the same."""
+    """An order that the journal knows: as it stands, or as it ended, if it is the same."""
     row = row_by_request(commit, request.order.request_id)
     assert row is not None
     if row.request_id != request.order.request_id:
         return OrdersDiffer.in_letters(request.order.request_id, row.request_id)
     amount = amount_text(request.order.amount)
     if row.body_sha256 != body_digest(row.request_id, amount, request.body):
-        what = OrdersDiffer.how(row.amount, amount)
+        is_gone = row.archive is not None
+        what = f"the other one is archived, {row.state}" if is_gone else OrdersDiffer.how(row.amount, amount)
         return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
+    if row.archive is not None:  # what it said is told by who puts it
+        return Placed(entry=_entry_as_put(commit, row, request.order), is_new=False)
     batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
     row = _let_go(commit, request, row)
     if state != "ready" and row.state is State.PLANNED:  # it is dropped if that batch is loaded without it
@@ -307,39 +301,16 @@ def _let_go(commit: Commit, request: PutRequest, row: Row) -> Row:
     return _again(commit, row.id)
 
 
-def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> Placed | Exception:
-    """An order that has left for an archive: as it ended, if it is the same; what it said is told by who puts it."""
-    order = request.order
-    if gone.request_id != order.request_id:
-        return OrdersDiffer.in_letters(order.request_id, gone.request_id)
-    if gone.body_sha256 != body_digest(gone.request_id, amount_text(order.amount), request.body):
-        return OrdersDiffer(
-            f"request id {gone.request_id} stands for two different orders: the other one is archived, {gone.state}",
-            [gone.request_id],
-        )
-    return Placed(entry=_entry_of_archived(commit, order, gone), is_new=False)
+def entry_as_put(connection: Connection, order: Order) -> Entry:
+    """The entry of an order that the journal knows and that says the same as this one."""
+    row = row_by_request(connection, order.request_id)
+    assert row is not None
+    return _entry_as_put(connection, row, order)
 
 
-def archived_entry(connection: Connection, order: Order) -> Entry:
-    """The entry of an order that has left for an archive, as it ended."""
-    (gone,) = archived_among(connection, [order.request_id]).values()
-    return _entry_of_archived(connection, order, gone)
-
-
-def _entry_of_archived(connection: Connection | Commit, order: Order, gone: Row) -> Entry:
-    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(gone.id),)).fetchone()
-    return Entry(
-        request_id=gone.request_id,
-        batch_id=batch_id,
-        state=gone.state,
-        order=order,
-        amount=order.amount,
-        attempt=gone.attempt,
-        transaction_id=unpack_transaction_id(gone.transaction_id),
-        sent_before=gone.sent_before,
-        permitted_at=gone.permitted_at if gone.attempt else None,
-        updated_at=gone.updated_at,
-    )
+def _entry_as_put(connection: Connection | Commit, row: Row, order: Order) -> Entry:
+    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    return entry_of(row, batch_id, order=order)
 
 
 class _Arrival(NamedTuple):
@@ -554,11 +525,7 @@ def _with_room(commit: Commit, run: int, *, is_later: bool) -> Iterator[int]:
 def _room(commit: Commit, run: int, number: int) -> tuple[int, int]:
     """The next number in a chunk, and its last."""
     first, last = chunk_bounds(run, number)
-    (highest,) = commit.execute(
-        """SELECT max(id) FROM (SELECT max(id) AS id FROM outbox WHERE id BETWEEN ? AND ?
-        UNION ALL SELECT max(id) FROM archived WHERE id BETWEEN ? AND ?) AS here""",  # no number is given twice
-        (first, last, first, last),
-    ).fetchone()
+    (highest,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", (first, last)).fetchone()
     return first if highest is None else highest + 1, last
 
 
@@ -643,8 +610,7 @@ def strangers(connection: Connection, name: str) -> int:
     (count,) = connection.execute(
         """SELECT count(*) FROM sighting WHERE at > (SELECT max(s.ended_at) FROM sweep s JOIN run r ON r.id = s.run
             WHERE r.batch_id = ? AND s.problem IS NULL)
-        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_key = sighting.request_key)
-        AND NOT EXISTS (SELECT 1 FROM archived a WHERE a.request_key = sighting.request_key)""",
+        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_key = sighting.request_key)""",
         (name,),
     ).fetchone()
     return int(count)
