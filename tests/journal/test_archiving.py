@@ -5,12 +5,15 @@ import gzip
 import json
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import attrs
+import psycopg
 import pytest
+from journal import postgres
 from journal.conftest import Home, Opens
 from journal.factories import (
     BATCH,
@@ -36,11 +39,12 @@ from payments_async.journal import (
     OrdersArchived,
     OrdersDiffer,
     OrderUnknown,
+    PostgresJournal,
     SqliteJournal,
     State,
     archive_orders,
 )
-from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Receipt, Sighting
+from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Permit, Receipt, Sighting
 
 DAY = 86_400.0
 SHOP = "shop"
@@ -403,6 +407,145 @@ async def test_what_contradicts_an_archived_order_is_kept_and_moves_nothing(
     assert [1, 1, 1] == [len(one.late) for one in gone.values()]
     assert all(one.late[0].conflict for one in gone.values())
     assert 3 == sum("an archived order was told of" in record.getMessage() for record in caplog.records)
+
+
+async def test_what_is_listed_is_what_is_here(journal: Journal, clock: Clock, file: Path) -> None:
+    """Of orders that left none is listed, compared or looked for, whatever its end; they are known by their ids."""
+    ends = (News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED)
+    await put(journal, 4, ended=[0, 1, 2])
+    for place, news in enumerate(ends[1:], 1):
+        await journal.acknowledge(order(place, batch=SHOP).request_id, **SIGNED)
+        await found(journal, place, news, batch=SHOP)
+        await journal.acknowledge(order(place, batch=SHOP).request_id, **SIGNED)
+    await end(journal, 3, ends)
+    clock.pass_(91 * DAY)
+    assert 6 == (await archive(journal, file)).orders
+    left = order(3, batch=SHOP).request_id
+    assert [left] == [entry.request_id async for entry in journal.entries()]
+    assert {left: State.PLANNED} == {
+        entry.request_id: state for state in State async for entry in journal.entries(None, state)
+    }
+    assert [] == [page async for page in journal.standings(BATCH)]
+    assert [] == [entry async for entry in journal.conflicts()]
+    assert [left] == [entry.request_id async for page in journal.paid_since(0.0) for entry in page]
+    assert [] == [
+        one
+        for state in State
+        async for page in journal.open_orders(SHOP, state)
+        for one in page
+        if state is not State.PLANNED
+    ]
+    assert None is await journal.sent_since(None, tuple(State))
+    ids = [order(number, batch=batch).request_id for batch in (SHOP, BATCH) for number in range(4)]
+    known = await journal.orders_of(ids)
+    assert [left] == list(await journal.entries_of(ids))
+    assert known.keys() - {left} == (await journal.archived_of(ids)).keys() == {*ids} - {left, ids[-1]}
+    assert (await journal.examine()).is_sound
+
+
+async def test_a_transaction_that_an_archived_order_and_one_that_is_here_have(
+    journal: Journal, clock: Clock, file: Path
+) -> None:
+    """What names it alone counts for the one that is here."""
+    await put(journal, 2, ended=[0])
+    clock.pass_(91 * DAY)
+    assert 1 == (await archive(journal, file)).orders
+    chunk = await journal.claim_chunk(SHOP, "worker")
+    assert chunk is not None
+    permit = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    late = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", transaction_id=transaction_id(0))
+    told = await journal.apply_evidence(late)
+    assert told is not None
+    assert (order(1, batch=SHOP).request_id, State.SUCCESSFUL) == (told.request_id, told.state)
+
+
+@pytest.mark.parametrize("news", [News.NOT_SENT, News.REJECTED, News.UNKNOWN, News.ACCEPTED])
+async def test_an_answer_that_comes_when_its_order_has_left(
+    journal: Journal, clock: Clock, file: Path, news: News
+) -> None:
+    """Whoever stood still for months: the order stands as it ended, and is sent to nobody."""
+    await put(journal, 1)
+    chunk = await journal.claim_chunk(SHOP, "stands still", lease=1.0)
+    assert chunk is not None
+    permit = await permitted(journal, chunk)
+    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+    clock.pass_(91 * DAY)
+    assert 1 == (await archive(journal, file)).orders
+    other = transaction_id(9) if news is News.ACCEPTED else None
+    told = await journal.record(Outcome(permit=permit, news=news, transaction_id=other))
+    assert State.SUCCESSFUL is told.state
+    assert not isinstance(await journal.permit(chunk, chunk.orders[0]), Permit)
+    assert await journal.claim_chunk(SHOP, "worker") is None
+    (gone,) = (await journal.archived_of([permit.request_id])).values()
+    assert (State.SUCCESSFUL, news is not News.UNKNOWN) == (gone.state, bool(gone.late))
+    assert [] == [entry async for entry in journal.entries()]
+    assert (await journal.examine()).is_sound
+
+
+async def test_what_was_notified_of_an_archived_order_is_called_false(
+    journal: Journal, clock: Clock, file: Path
+) -> None:
+    """Nobody has to acknowledge that."""
+    await end(journal, 2)
+    clock.pass_(91 * DAY)
+    await archive(journal, file)
+    receipt = await receive(journal, 0, batch=BATCH)
+    await journal.finish(receipt.event_id, "disputed", error="the record says otherwise")
+    assert (0, []) == ((await journal.progress(BATCH)).conflicts, [entry async for entry in journal.conflicts()])
+
+
+async def test_a_notification_that_comes_again_under_the_id_of_an_archived_order(
+    journal: Journal, clock: Clock, file: Path
+) -> None:
+    """It contradicts, and is kept with that order."""
+    await end(journal, 2)
+    clock.pass_(91 * DAY)
+    await archive(journal, file)
+    await receive(journal, 0, batch=BATCH)
+    again = attrs.evolve(event(0, 0), request_id=order(1).request_id)
+    arrival = Arrival(delivery=delivery(b"again"), event=again, lease=0)
+    (receipt,) = await journal.receive_all((arrival,), owner="receiver")
+    assert isinstance(receipt, Receipt)
+    assert "was notified of before, as that of request id" in (receipt.conflict or "")
+    gone = await journal.archived_of([order(n).request_id for n in range(2)])
+    assert [0, 1] == [len(one.late) for one in gone.values()]
+
+
+async def test_a_copy_knows_what_has_left(home: Home, clock: Clock, file: Path) -> None:
+    """Once it is released as well."""
+    async with home.opens(clock=clock) as journal:
+        await put(journal, 2, ended=[0])
+        clock.pass_(91 * DAY)
+        assert 1 == (await archive(journal, file)).orders
+    async with home.copied()(clock=clock) as journal:
+        await journal.open_outbox(SHOP, IDENTITY)
+        for one in (order(0, batch=SHOP), attrs.evolve(order(0, batch=SHOP), request_id="SHOP-000000")):
+            with suppress(OrdersDiffer):
+                placed = await journal.put(SHOP, one, owner="worker", permits=True)
+                assert (State.SUCCESSFUL, None, None) == (placed.entry.state, placed.permit, placed.claimed)
+        assert (2, 1) == ((await journal.progress()).total, (await journal.run(SHOP)).archived)
+
+
+async def test_an_order_of_an_archive_that_an_application_lays_in_its_own_transaction(
+    journal: Journal, clock: Clock, file: Path
+) -> None:
+    """The same is there as it ended; another one under its id is refused; nothing lies in the tray."""
+    if not isinstance(journal, PostgresJournal):
+        with pytest.raises(ValueError, match="use a PostgresJournal"):
+            await journal.lay(SHOP, order(0, batch=SHOP), object())
+        return
+    await put(journal, 1, ended=[0])
+    clock.pass_(91 * DAY)
+    assert 1 == (await archive(journal, file)).orders
+    async with await psycopg.AsyncConnection.connect(postgres.dsn()) as connection:
+        entry = await journal.lay(SHOP, order(0, batch=SHOP), connection)
+        with pytest.raises(OrdersDiffer):
+            await journal.lay(SHOP, order(0, "7", batch=SHOP), connection)
+        with pytest.raises(OrdersDiffer, match="SHOP-000000 differs from shop-000000"):
+            await journal.lay(SHOP, attrs.evolve(order(0, batch=SHOP), request_id="SHOP-000000"), connection)
+    assert (State.SUCCESSFUL, order(0, batch=SHOP)) == (entry.state, entry.order)
+    assert [] == list(await journal.laid(SHOP))
 
 
 async def test_an_order_of_which_more_was_learned_meanwhile_stays(journal: Journal, clock: Clock, file: Path) -> None:

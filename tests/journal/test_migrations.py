@@ -15,23 +15,30 @@ import attrs
 import psycopg
 import pytest
 from journal import postgres
-from journal.factories import BATCH, claimed, loaded, permitted
+from journal.factories import BATCH, IDENTITY, claimed, loaded, order, permitted, transaction_id
 
+from payments_async._values.amounts import amount_text
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import without_members, write_order
+from payments_async._wire.orders import Order
 from payments_async.journal import (
     Journal,
     JournalReadOnly,
     JournalTooNew,
     News,
     NotMigrated,
+    OrdersArchived,
+    OrdersDiffer,
     PostgresJournal,
     SqliteJournal,
     State,
 )
 from payments_async.journal._postgres import _schema
 from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._records import body_digest, pack_transaction_id
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._versions import Step
-from payments_async.journal.contract import Outcome
+from payments_async.journal.contract import Evidence, Outcome
 
 TESTS = Path(__file__).parent.parent
 NOW = len(_opening.STEPS)
@@ -442,3 +449,114 @@ def test_what_waited_in_two_queues(database: str) -> None:
         ask("UPDATE outbox SET state = 'accepted', updated_at = 7 WHERE request_id = 'shop-0'")
         found = ask("SELECT topic, status FROM delivery WHERE about = 7000000").fetchall()
         assert [("accepted/shop", "pending")] == [tuple(row) for row in found]
+
+
+@attrs.frozen
+class Before:
+    """A journal as an older version has it.
+
+    Attributes:
+        ask: A statement, committed at once.
+        opens: Opens it as this version does.
+        older: The same for a package that knows so many steps.
+    """
+
+    ask: Callable[..., Any]
+    opens: Callable[[], Journal]
+    older: Callable[[int], Journal]
+
+
+@pytest.fixture(params=[(database, number) for database in ("sqlite", "postgres") for number in (1, 2)])
+def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
+    """The tables of versions in which archived orders had one of their own; a file is still open elsewhere."""
+    database, number = request.param
+    if database == "sqlite":
+        path = tmp_path / "j.db"
+        _opening.make(path, remembers=False, steps=_opening.STEPS[:number])
+        with contextlib.closing(_opening.open_writer(path, busy_timeout=5.0)) as file:
+            yield Before(
+                file.execute,
+                lambda: SqliteJournal(path, state_folder=None),
+                lambda steps: versions(SqliteJournal, _opening.STEPS[:steps], "")(path, state_folder=None),
+            )
+        return
+    dsn = postgres.new_database()
+    with psycopg.connect(dsn, autocommit=True, options="-c search_path=payments") as raw:
+        there = PgConnection(raw)
+        there.execute("BEGIN")
+        _schema.migrate(there, "payments", _schema.STEPS[:number])
+        there.execute("COMMIT")
+        yield Before(
+            there.execute,
+            lambda: PostgresJournal(dsn, state_folder=None),
+            lambda steps: versions(PostgresJournal, _schema.STEPS[:steps], "")(dsn, state_folder=None),
+        )
+
+
+async def test_archived_orders_of_a_version_that_had_a_table_for_them(before: Before, request: Any) -> None:
+    """They are known again as before, by whichever way they come; whoever knows that table alone is kept out."""
+    version = request.node.callspec.params["before"][1]
+    identity = (IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id)
+    before.ask(
+        """INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at,
+        ready_at, archived) VALUES (1, ?, ?, ?, ?, 'e', 'u', 'ready', 1, 1, 4)""",
+        (BATCH, *identity),
+    )
+    before.ask(
+        "INSERT INTO archive (id, path, who, why, begun_at, ended_at, orders) VALUES (1, 'a.gz', 'A', 'w', 1, 1, 4)"
+    )
+    before.ask("INSERT INTO chunk (run, number, state, token) VALUES (1, 0, 'done', 1)")
+
+    def write(table: str, place: int, about: Order, state: str) -> None:
+        """An order, as the older version would have written it."""
+        body, amount = write_order(about), amount_text(about.amount)
+        values: dict[str, object] = {
+            "id": (1 << 28) + place, "request_id": about.request_id, "state": state, "attempt": 1, "amount": amount,
+            "body_sha256": body_digest(about.request_id, amount, body), "permitted_at": 5.0, "updated_at": 6.0,
+            "transaction_id": pack_transaction_id(transaction_id(place)),
+        }  # fmt: skip
+        values |= (
+            {"body": body} if table == "outbox" else {"about": without_members(body), "archive": 1, "sent_before": 0}
+        )
+        values |= {"request_key": plain_id(about.request_id)} if version == 2 else {}
+        marks = ", ".join("?" * len(values))
+        before.ask(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values()))  # noqa: S608
+
+    write("outbox", 0, order(0), "successful")
+    for place in (1, 2, 3):
+        write("archived", place, order(place), ("", "successful", "failed", "reversed")[place])
+    letters = attrs.evolve(order(0), request_id=order(0).request_id.upper())
+    write("archived", 4, letters, "successful")  # a version without keys took both
+    if isinstance(before.opens(), PostgresJournal):
+        write("outbox", 2, order(2), "unknown")  # put back from a backup of one table
+    sums = {"successful": (0, 1, 4), "failed": (2,), "reversed": (3,)}
+    for state, places in sums.items():
+        total = sum(order(0 if place == 4 else place).amount for place in places)
+        before.ask("INSERT INTO progress VALUES (1, ?, ?, ?)", (state, len(places), str(total)))
+    if isinstance(before.opens(), PostgresJournal):
+        await before.opens().migrate()
+    async with before.opens() as journal:
+        found = await journal.examine()
+        assert ((), 5) == (found.flaws, found.orders)
+        assert [order(0).request_id] == [entry.request_id async for entry in journal.entries()]
+        ids = [order(place).request_id for place in range(4)]
+        gone = await journal.archived_of(ids)
+        assert dict(zip(ids[1:], ("successful", "failed", "reversed"), strict=True)) == {
+            one: told.state for one, told in gone.items()
+        }
+        assert {("a.gz", "UGX", BATCH)} == {(one.archive.path, one.currency, one.batch_id) for one in gone.values()}
+        await journal.open_outbox("shop", IDENTITY)
+        for place in (1, 2, 3):
+            placed = await journal.put("shop", order(place), owner="worker", permits=True)
+            assert (False, None, gone[ids[place]].state) == (placed.is_new, placed.permit, placed.entry.state)
+        with pytest.raises(OrdersDiffer):
+            await journal.put("shop", letters)
+        await journal.open_run("again", IDENTITY)
+        with pytest.raises(OrdersArchived, match="ended long ago"):
+            await journal.load("again", [order(place) for place in (1, 2, 3)], owner="loader")
+        late = Evidence(news=News.LOOKED_UP_REVERSED, source="list", transaction_id=transaction_id(1))
+        told = await journal.apply_evidence(late)
+        assert told is not None
+        assert (ids[1], State.REVERSED) == (told.request_id, told.state)
+    with pytest.raises(JournalTooNew):
+        await before.older(version).__aenter__()
