@@ -29,6 +29,7 @@ from journal.factories import (
     transaction_id,
 )
 
+from payments_async._wire.orders import PayoutOrder
 from payments_async.journal import (
     Adoption,
     ArchivedOrders,
@@ -111,7 +112,9 @@ async def found(journal: Journal, number: int, news: News, *, amount: str | None
     )
 
 
-async def put(journal: Journal, count: int, *, ended: Sequence[int] = ()) -> None:
+async def put(
+    journal: Journal, count: int, *, ended: Sequence[int] = (), news: Sequence[News] = (News.LOOKED_UP_SUCCESSFUL,)
+) -> None:
     """Single orders of an outbox, some of which were sent and have ended."""
     await journal.open_outbox(SHOP, IDENTITY)
     for number in range(count):
@@ -123,7 +126,7 @@ async def put(journal: Journal, count: int, *, ended: Sequence[int] = ()) -> Non
             permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place)
         )
         await journal.record(outcome)
-        await found(journal, place, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+        await found(journal, place, news[place % len(news)], batch=SHOP)
     await journal.release_chunk(chunk)
 
 
@@ -234,9 +237,28 @@ async def test_a_single_order_that_has_left_is_put_again_and_not_sent(
     entry = await journal.entry(order(1, batch=SHOP).request_id)
     assert entry is not None
     assert State.PLANNED is entry.state
-    await journal.open_run("file", IDENTITY, outbox=SHOP)
     with pytest.raises(OrdersArchived):
-        await journal.load("file", [order(2, batch=SHOP)], owner="loader")
+        await load_again(journal, order(2, batch=SHOP))
+
+
+async def test_what_names_a_person_leaves(home: Home, opens: Opens, clock: Clock, file: Path) -> None:
+    """And does not come back with who puts the same order again; its neighbours keep theirs."""
+    async with opens() as journal:
+        await put(journal, 2, ended=[0])
+        clock.pass_(91 * DAY)
+        assert 1 == (await archive(journal, file)).orders
+        await journal.put(SHOP, order(0, batch=SHOP))
+        with pytest.raises(OrdersArchived):
+            await load_again(journal, order(0, batch=SHOP))
+    told = [b"Grace Akello" in body for (body,) in home.rows("SELECT body FROM outbox ORDER BY id")]
+    assert [False, True] == told
+    assert [(None,)] == home.rows("SELECT put_at FROM outbox WHERE archive IS NOT NULL")
+
+
+async def load_again(journal: Journal, about: PayoutOrder) -> None:
+    """Into a batch of its own."""
+    await journal.open_run("file", IDENTITY, outbox=SHOP)
+    await journal.load("file", [about], owner="loader")
 
 
 async def test_no_number_is_given_twice(journal: Journal, clock: Clock, file: Path) -> None:
@@ -412,11 +434,7 @@ async def test_what_contradicts_an_archived_order_is_kept_and_moves_nothing(
 async def test_what_is_listed_is_what_is_here(journal: Journal, clock: Clock, file: Path) -> None:
     """Of orders that left none is listed, compared or looked for, whatever its end; they are known by their ids."""
     ends = (News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED)
-    await put(journal, 4, ended=[0, 1, 2])
-    for place, news in enumerate(ends[1:], 1):
-        await journal.acknowledge(order(place, batch=SHOP).request_id, **SIGNED)
-        await found(journal, place, news, batch=SHOP)
-        await journal.acknowledge(order(place, batch=SHOP).request_id, **SIGNED)
+    await put(journal, 4, ended=[0, 1, 2], news=ends)
     await end(journal, 3, ends)
     clock.pass_(91 * DAY)
     assert 6 == (await archive(journal, file)).orders

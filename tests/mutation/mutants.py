@@ -676,6 +676,27 @@ MUTANTS = (
         "is_one = len(rows) == 1 or len({row.archive is None for row in rows}) > 1",
         "is_one = bool(rows)",
     ),
+    Mutant(
+        "evidence-moves-an-archived-order",
+        EVIDENCE,
+        "what is told of an archived order is kept beside it, and nobody has to acknowledge it",
+        "    if row.archive is not None:\n        return _apply_late(",
+        "    if False:\n        return _apply_late(",
+    ),
+    Mutant(
+        "answer-moves-an-archived-order",
+        PERMITS,
+        "an answer that comes when its order has left is evidence, and no more",
+        "    if row.archive is not None:\n        return apply(",
+        "    if False:\n        return apply(",
+    ),
+    Mutant(
+        "looks-for-archived-orders",
+        ENTRIES,
+        "a failed order that has left is looked for no more",
+        "o.state = 'failed' AND o.{IS_HERE}\n",
+        "o.state = 'failed'\n",
+    ),
     # Persons
     Mutant(
         "sends-any-again",
@@ -852,6 +873,13 @@ MUTANTS = (
         "another order under a known id is refused",
         "    if row.body_sha256 != body_digest(row.request_id, amount, request.body):\n",
         "    if False:\n",
+    ),
+    Mutant(
+        "put-lets-an-archived-order-go",
+        PUTS,
+        "an archived order that is put again stays as it ended",
+        "    if row.archive is not None:  # what it said",
+        "    if False:  # what it said",
     ),
     Mutant(
         "put-takes-other-letters",

@@ -20,6 +20,7 @@ _PERMITS = (
     "tests/journal/test_sqlite_quarantine.py",
     "tests/journal/test_model.py",
     "tests/journal/test_model_puts.py",
+    "tests/journal/test_archiving.py",
 )
 _STATES = (
     "tests/journal/test_states.py",
@@ -153,6 +154,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.STATES: _STATES,
     mutants.WEIGHING: _STATES,
     mutants.EVIDENCE: (
+        "tests/journal/test_archiving.py",
         *_STATES,
         "tests/journal/test_contract_doubts.py",
         "tests/journal/test_contract_approvals.py",
@@ -164,7 +166,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.IDS: ("tests/journal/test_request_ids.py", "tests/journal/test_contract_puts.py"),
     mutants.LOADING: _LOADING,
     mutants.DEADLINES: (*_ABSENCE[2:3], "tests/journal/test_contract_outbox.py"),
-    mutants.ENTRIES: _ABSENCE,
+    mutants.ENTRIES: (*_ABSENCE, "tests/journal/test_archiving.py"),
     mutants.HISTORY: (*_ABSENCE, *_IDENTITY),
     mutants.RECONCILE: _ABSENCE[2:],
     mutants.SWEEPS: _ABSENCE[2:],
