@@ -604,8 +604,8 @@ class Row(NamedTuple):
         body_sha256: Proves that the amount and the body are what was loaded.
         transaction_id: As ``pack_transaction_id`` gives it.
         permitted_at: Of the last permit, if ``attempt`` says that there was one.
-        archive: The number of the archive that has its story; then of the body the beginning is left, which names
-            nobody. ``None`` for an order that is here.
+        archive: The number of the archive that has its story. Then ``body`` is the kind and the currency alone.
+            ``None`` for an order that is here.
     """
 
     id: int

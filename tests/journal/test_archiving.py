@@ -242,7 +242,7 @@ async def test_a_single_order_that_has_left_is_put_again_and_not_sent(
 
 
 async def test_what_names_a_person_leaves(home: Home, opens: Opens, clock: Clock, file: Path) -> None:
-    """And does not come back with who puts the same order again; its neighbours keep theirs."""
+    """Putting the same order again does not bring it back; its neighbours keep theirs."""
     async with opens() as journal:
         await put(journal, 2, ended=[0])
         clock.pass_(91 * DAY)
@@ -482,7 +482,7 @@ async def test_a_transaction_that_an_archived_order_and_one_that_is_here_have(
 async def test_an_answer_that_comes_when_its_order_has_left(
     journal: Journal, clock: Clock, file: Path, news: News
 ) -> None:
-    """Whoever stood still for months: the order stands as it ended, and is sent to nobody."""
+    """From a worker that stood still for months: the order stands as it ended, and stays out of all hands."""
     await put(journal, 1)
     chunk = await journal.claim_chunk(SHOP, "stands still", lease=1.0)
     assert chunk is not None
@@ -504,7 +504,7 @@ async def test_an_answer_that_comes_when_its_order_has_left(
 async def test_what_was_notified_of_an_archived_order_is_called_false(
     journal: Journal, clock: Clock, file: Path
 ) -> None:
-    """Nobody has to acknowledge that."""
+    """It asks for no acknowledgement."""
     await end(journal, 2)
     clock.pass_(91 * DAY)
     await archive(journal, file)

@@ -494,7 +494,7 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
 
 
 async def test_archived_orders_of_a_version_that_had_a_table_for_them(before: Before, request: Any) -> None:
-    """They are known again as before, by whichever way they come; whoever knows that table alone is kept out."""
+    """They are known again as before, whichever way they come; a package of that version is kept out."""
     version = request.node.callspec.params["before"][1]
     identity = (IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id)
     before.ask(

@@ -679,7 +679,7 @@ MUTANTS = (
     Mutant(
         "evidence-moves-an-archived-order",
         EVIDENCE,
-        "what is told of an archived order is kept beside it, and nobody has to acknowledge it",
+        "what is told of an archived order is kept beside it, and asks for no acknowledgement",
         "    if row.archive is not None:\n        return _apply_late(",
         "    if False:\n        return _apply_late(",
     ),
@@ -878,8 +878,8 @@ MUTANTS = (
         "put-lets-an-archived-order-go",
         PUTS,
         "an archived order that is put again stays as it ended",
-        "    if row.archive is not None:  # what it said",
-        "    if False:  # what it said",
+        "    if row.archive is not None:  # of what it says",
+        "    if False:  # of what it says",
     ),
     Mutant(
         "put-takes-other-letters",

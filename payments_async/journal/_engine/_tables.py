@@ -198,8 +198,9 @@ QUEUED = (
     ),
 )
 
-# An archived order keeps its row, in which ``archive`` is the number of its file, and the body its beginning alone. One
-# that a partial backup has put back beside it has ended all the same; of two ids that are one the one here has the key.
+# An archived order keeps its row: ``archive`` is the number of its file, ``body`` the beginning, without any name.
+# Where a partial backup put the order back as well, the archived one counts: it has ended. Of two orders whose ids have
+# one key the one that is here keeps it; the other gets a key of its own, as in ``write_keys``.
 IN_PLACE = (
     "ALTER TABLE outbox ADD COLUMN archive INTEGER",
     """DELETE FROM outbox WHERE id IN (SELECT a.id FROM archived a

@@ -344,7 +344,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         about="leave archived orders where they are",
         statements=(_derived(IN_PLACE) + _LAY.replace("CREATE", "CREATE OR REPLACE", 1).replace(_OF_ARCHIVED, ""),),
-        oldest=4,  # whoever knows the other table alone would not find them
+        oldest=4,  # the version before looks for them in the other table
     ),
 )
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone

@@ -41,7 +41,7 @@ _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 _SUMS = f"""SELECT 1 FROM (SELECT run, state, count FROM progress
     UNION ALL SELECT {run_in("id")}, state, -count(*) FROM {{orders}} GROUP BY 1, 2)
     GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""  # noqa: S608 - no value in it
-_BEFORE_3 = "(SELECT id, state FROM outbox UNION ALL SELECT id, state FROM archived)"
+_BEFORE_4 = "(SELECT id, state FROM outbox UNION ALL SELECT id, state FROM archived)"
 _FIRST = (
     *TABLES,
     # Changes are written by a trigger that is made with the first outbox (``WRITES_CHANGES``): to a journal of batches
@@ -184,7 +184,7 @@ def check_whole(path: Path, named: str, *, busy_timeout: float) -> None:
     try:
         with closing(open_examiner(path, busy_timeout=busy_timeout)) as connection:
             (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            orders = "outbox" if "archived.id" not in _columns(connection) else _BEFORE_3
+            orders = "outbox" if "archived.id" not in _columns(connection) else _BEFORE_4
             if flaw == "ok" and has_log and connection.execute(_SUMS.format(orders=orders)).fetchone() is not None:
                 flaw = "the sums are those of other orders"
             if flaw == "ok" and has_log and is_older(path, connection, busy_timeout=busy_timeout):

@@ -197,7 +197,7 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     held = commit.execute(f"SELECT request_key FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
     for (key,) in held.fetchall():
         del fresh[key]
-    # mostly there is none, and then nobody looks for each of them
+    # mostly there is none: then no order is looked for
     (last_sighted,) = commit.execute("SELECT max(request_key) FROM sighting").fetchone()
     refused: Mapping[str, JournalRefused] = {}
     results: dict[int, Placed | Exception] = {}
@@ -275,7 +275,7 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
         is_gone = row.archive is not None
         what = f"the other one is archived, {row.state}" if is_gone else OrdersDiffer.how(row.amount, amount)
         return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
-    if row.archive is not None:  # what it said is told by who puts it
+    if row.archive is not None:  # of what it says the caller tells
         return Placed(entry=_entry_as_put(commit, row, request.order), is_new=False)
     batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
     row = _let_go(commit, request, row)
