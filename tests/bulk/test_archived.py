@@ -83,7 +83,7 @@ async def test_what_a_list_contradicts_of_an_order_that_has_left_is_told(tmp_pat
         await paid(here)
         await archived(here, tmp_path / "old.gz")
         with contextlib.closing(sqlite3.connect(here.journal.path)) as file, file:
-            file.execute("UPDATE archived SET amount = '7' WHERE request_id = ?", (payout(1).request_id,))
+            file.execute("UPDATE outbox SET amount = '7' WHERE request_id = ?", (payout(1).request_id,))
         await run_batch(here.payments, here.journal, "next", [payout(5)])
         await here.sandbox.settle()
         found = await reconcile(here.payments, here.journal, "next", interval=0.0)
