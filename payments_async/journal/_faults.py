@@ -41,6 +41,8 @@ from decimal import Decimal
 from functools import partial
 from typing import ClassVar
 
+_BY_WORD = 30 * 86_400.0  # seconds since when an order may have been sent of which a person alone knows the holder
+
 
 class JournalError(Exception):
     """Anything the journal could not do. What it was asked for did not happen.
@@ -235,6 +237,12 @@ class HeldElsewhere(JournalRefused):
         self.path = path
         self.batch_id = batch_id
         self.since = since
+
+    @classmethod
+    def by_word(cls, now: float, request_ids: Sequence[str] = ()) -> HeldElsewhere:
+        """A person says so, and the machine knows of no other journal: it may have forgotten."""
+        words = "a person says that another journal held it, of which this machine knows nothing"
+        return cls(words, request_ids, since=now - _BY_WORD)
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), path=self.path, batch_id=self.batch_id, since=self.since), (

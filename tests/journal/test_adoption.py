@@ -208,3 +208,22 @@ async def test_one_that_no_list_shows(desk: Journal, clock: Clock) -> None:
     await desk.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id()))
     assert State.ACCEPTED is (await desk.put(DESK, order(0))).entry.state
     assert () == (await desk.examine()).flaws
+
+
+@pytest.mark.parametrize("remembers", ["a machine that forgot", "no state folder"])
+async def test_what_only_a_person_knows_of_is_looked_for_too(home: Home, clock: Clock, remembers: str) -> None:
+    """The machine knows of no other holder: with its state folder it may have lost what would tell."""
+    places = {} if remembers == "a machine that forgot" else {"state_folder": None}
+    async with home.opens(clock=clock, **places) as journal:
+        await journal.open_outbox(DESK, IDENTITY)
+        placed = await journal.put(DESK, order(0), adoption=ANN, owner="worker", permits=True)
+        assert (State.UNKNOWN, None) == (placed.entry.state, placed.permit)
+        since = await journal.sent_since(DESK, (State.UNKNOWN,))
+        assert since is not None
+        assert clock.now - 30 * DAY >= since
+        await journal.open_run("payroll", IDENTITY)
+        await journal.load("payroll", [order(1, batch="payroll")], owner="loader", adoption=ANN)
+        run = await journal.run("payroll")
+        assert run.quarantined
+        assert run.look_since is not None
+        assert clock.now - 30 * DAY >= run.look_since

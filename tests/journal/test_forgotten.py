@@ -38,6 +38,7 @@ from payments_async.journal import (
 )
 from payments_async.journal._machine._files import birth_of
 from payments_async.journal._machine._memory import Anchor, Registry
+from payments_async.journal._sqlite import _identity
 from payments_async.journal._sqlite._opening import make
 from payments_async.journal.contract import NotPermitted, Outcome, Permit
 
@@ -736,6 +737,30 @@ async def test_a_backup_that_is_put_over_a_journal_of_many_batches(path: Path, w
         path.write_bytes(backup)
     for _ in range(2):
         with pytest.raises(JournalCorrupt, match="fewer commits than it did when that log began"):
+            await sends(path)
+
+
+async def test_a_backup_taken_in_a_long_life_that_is_put_over_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process was opened long before the backup: now and then its log tells how full the file was."""
+    monkeypatch.setattr(_identity, "_OFTEN", 5)
+    async with SqliteJournal(path) as journal:
+        for number in (*range(200), None):
+            name = BATCH if number is None else f"batch {number}"
+            await journal.open_run(name, IDENTITY)
+            await journal.load(name, orders(2, batch=name), owner="loader")
+        backup = path.with_name("backup")
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(backup)) as target:
+            source.backup(target)
+        for number in range(13):  # the last commits lie in a log that began anew
+            chunk = await journal.claim_chunk(f"batch {number}", "worker")
+            assert chunk is not None
+            await journal.record(Outcome(permit=await permitted(journal, chunk, 0), news=News.REJECTED))
+            await journal.release_chunk(chunk)
+        path.write_bytes(backup.read_bytes())
+    for _ in range(2):
+        with pytest.raises(JournalCorrupt, match="the file was restored"):
             await sends(path)
 
 

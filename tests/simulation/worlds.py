@@ -318,7 +318,8 @@ class World:
             opened.append(part)
             return entered
 
-        policy = HandlerPolicy(poll=1.0 if self.plan.hurries else 10.0, wait_max=60.0)
+        is_long = self.has("clock") or self.has("own_clock")  # what waits for a wrong clock may wait for days
+        policy = HandlerPolicy(poll=30.0 if is_long else 1.0 if self.plan.hurries else 10.0, wait_max=60.0)
         try:
             journal, payments = await enter(self._journal(number)), await enter(self._session())
             await self._ask_for_approvals(journal)

@@ -512,6 +512,8 @@ class Journal(Inbox):
         last: int | None = load.first - 1 if load.resumed else None
         while last is not None:
             last = await self._submit("load_drop", _loading.drop_unseen, load, last)
+        if adoption is not None and not load.ready:
+            await self._submit("adopt", _loading.adopt_unknown, load, adoption)
         if memory is not None and loading is not None and not loading.is_complete:
             await self._make_ready(memory.registry, loading, batch_id, adoption)
         remembered = await self._remembered_rules((await self.run(batch_id)).identity)

@@ -18,7 +18,7 @@ from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_ol
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalUnavailable
 from payments_async.journal._machine._files import birth_of, inode_of
 from payments_async.journal._machine._memory import Anchor, Memory
-from payments_async.journal._sqlite._opening import ARRIVED, FILED, STEPS, bring_in, files_of
+from payments_async.journal._sqlite._opening import ARRIVED, FILED, STEPS, bring_in, files_of, is_older
 from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
@@ -30,6 +30,7 @@ _TRIES = 8
 _COUNT = f"""UPDATE meta SET value = CASE key WHEN 'commits' THEN CAST(value AS INTEGER) + 1 ELSE coalesce(?, value) END
     WHERE key IN ('commits', '{LAST}')
     RETURNING key, value, coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), 1)"""  # noqa: S608
+_OFTEN = 500  # commits after which the log is brought into the file, and the next one tells how full that is
 
 
 class _OpenFile(NamedTuple):
@@ -139,6 +140,7 @@ class Epoch:
         self._steps = steps
         self._anchors: list[Anchor] = []
         self._files: _OpenFiles | None = None
+        self._filed: int | None = None  # what the next commit that counts says of the file
         self.journal_id = ""
         self.memory: Memory | None = None
         self.unseen_at: float | None = None
@@ -206,6 +208,9 @@ class Epoch:
         if not (commit.moves or commit.is_counted or commit.last):
             return partial(_checkpoint, commit.connection) if commit.is_milestone else None
         written = {key: (value, oldest) for key, value, oldest in commit.execute(_COUNT, (commit.last,)).fetchall()}
+        filed, self._filed = self._filed, None
+        if filed is not None:
+            commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (FILED, str(filed)))
         commits, oldest = written["commits"]
         count = int(commits)
         if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
@@ -329,8 +334,10 @@ class Epoch:
         """Let the mark and the anchor follow a commit that is on disk."""
         for anchor in self._anchors:
             anchor.follow(count)
-        if commit.is_milestone:
-            _checkpoint(commit.connection)
+        if commit.is_milestone or not count % _OFTEN:
+            with suppress(sqlite3.Error):  # it is committed, whether in the file or in the log beside it
+                if not is_older(self._path, commit.connection, busy_timeout=0.0):  # else it would become a mixture
+                    self._filed = bring_in(commit.connection)
 
 
 def _checkpoint(connection: Connection) -> None:

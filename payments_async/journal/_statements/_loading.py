@@ -185,6 +185,13 @@ def adopt(commit: Commit, load: Load, adoption: Adoption, held: HeldElsewhere) -
     resolve(commit, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
 
 
+def adopt_unknown(commit: Commit, load: Load, adoption: Adoption) -> None:
+    """Do the same where the machine knows of no other holder: it may have forgotten."""
+    known = "SELECT 1 FROM resolution WHERE run = ? AND kind = 'adopted'"
+    if commit.execute(known, (load.run,)).fetchone() is None:
+        adopt(commit, load, adoption, HeldElsewhere.by_word(commit.now))
+
+
 def add(commit: Commit, load: Load, orders: Sequence[Order], sent: Mapping[str, Evidence]) -> None:
     """Write down the new ones of a block, and compare the others.
 

@@ -261,6 +261,9 @@ def _refused(
                 refused[plain_id(request_id)] = error
             else:
                 adopted.elsewhere = error
+    for key, request in fresh.items():  # a machine that remembers no holder may have forgotten it
+        if request.adoption is not None and request.elsewhere is None and key not in sightings:
+            request.elsewhere = HeldElsewhere.by_word(commit.now, [request.order.request_id])
     return refused
 
 
