@@ -25,7 +25,7 @@ _ELSEWHERE = 1.0  # ... for an order of a batch that another program runs, of wh
 _PAGE = 1000  # changes read at once
 
 
-class Listener:
+class ChangeListener:
     """Reads the changes of an outbox, for as long as a caller waits for one or the session has doubts.
 
     Args:

@@ -57,8 +57,8 @@ from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._leases import LeasedOrder
-from payments_async.outbox._listening import SOON, Listener
-from payments_async.outbox._sending import Sender
+from payments_async.outbox._listening import SOON, ChangeListener
+from payments_async.outbox._sending import OrderSender
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, StandingCrew
@@ -157,7 +157,7 @@ class Outbox:
         self._grace, self._interval = grace, min(INTERVAL, grace)
         self._now = now
         self._owner = ""
-        self._sender = Sender(
+        self._sender = OrderSender(
             payments=payments,
             journal=journal,
             name=name,
@@ -172,7 +172,7 @@ class Outbox:
             interval=self._interval,
             now=now,
         )
-        self._listener = Listener(payments, journal, name, moved=self._moved, look=self._sender.look)
+        self._listener = ChangeListener(payments, journal, name, moved=self._moved, look=self._sender.look)
         self._tasks = Tasks(f"the outbox {name}")
         self._putting: set[asyncio.Future[Placed]] = set()
         self._unhook: list[Callable[[], None]] = []

@@ -30,7 +30,7 @@ _MARGIN = 600.0  # seconds before it, for the service's clock may be another one
 
 
 @attrs.define(eq=False, kw_only=True)
-class Sender:
+class OrderSender:
     """What sends the orders of an outbox in this process. Most arguments are those of ``Outbox``.
 
     Args:

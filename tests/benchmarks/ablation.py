@@ -479,8 +479,8 @@ GUARDS: Mapping[str, tuple[Mutant, ...]] = {
     "lost-journal": _listed("lost-journal-goes-unnoticed", "lost-folder-goes-unnoticed"),
     "first-look": _listed("run-never-looks", "outbox-goes-on-after-a-doubt", "outbox-claims-batches-unlooked-for")
     + _changed(
-        mutants.OUTBOX,
-        "        elif await self._journal.is_looked_for(batch_id):\n            is_known",
+        mutants.SENDING,
+        "        elif await self.journal.is_looked_for(batch_id):\n            is_known",
         "        else:\n            return None\n            is_known",
     ),
     "lists-before-lifting": _listed("lift-without-lists", "put-permits-before-the-lists"),
