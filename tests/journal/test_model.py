@@ -90,7 +90,11 @@ class Model:
 
 @attrs.define
 class Lease:
-    """What the journal should know of one chunk: one for each batch here."""
+    """What the journal should know of one chunk: one for each batch here.
+
+    Attributes:
+        token: Of the last holder. The journal raises it also where it looks for an order and finds none.
+    """
 
     token: int = 0
     owner: str | None = None
@@ -172,12 +176,12 @@ class JournalMachine(RuleBasedStateMachine):
             return
         self.silence(batch)
         planned = [n for n in range(COUNT) if self.model[batch, n].state is State.PLANNED]
-        lease.token += 1
         if not planned:
             lease.owner, lease.until = None, 0.0
             assert chunk is None
             return
-        lease.owner, lease.until = owner, self.clock.now + 30
+        assert chunk.token > lease.token
+        lease.token, lease.owner, lease.until = chunk.token, owner, self.clock.now + 30
         assert planned == [int(held.order.request_id[-6:]) for held in chunk.orders]
         assert [self.model[batch, n].sent_before for n in planned] == [held.sent_before for held in chunk.orders]
         self.chunks.append(chunk)
@@ -208,7 +212,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.do(self.journal.release_chunk(chunk))
         if self.is_mine(chunk):
             self.silence(chunk.batch_id)
-            self.leases[chunk.batch_id] = Lease(token=chunk.token)
+            self.leases[chunk.batch_id] = Lease(chunk.token)
 
     @rule()
     def expire(self) -> None:
@@ -217,7 +221,7 @@ class JournalMachine(RuleBasedStateMachine):
         for batch, lease in self.leases.items():
             if lease.owner is not None and lease.until <= self.clock.now:
                 self.silence(batch)
-                self.leases[batch] = Lease(token=lease.token + 1)
+                self.leases[batch] = Lease(lease.token)
 
     @precondition(lambda self: self.chunks)
     @rule(data=st.data(), answers=st.lists(st.none() | ANSWERS, min_size=1, max_size=6))
