@@ -6,6 +6,7 @@ And how tests are run: by how many processes, and which of them are measured.
 import itertools
 import os
 import sys
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
+_MEASURED = 2  # of the tests of one function, in a file and in a database
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
@@ -46,10 +48,16 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Measure what quick tests cover, and slow ones that say so: the others leave the work to other processes.
 
+    To measure takes longer than the tests do, so of those that differ in their parameters alone a few are measured.
     Each of the processes that share the tests begins with its share of the slow ones, so that all end together.
     """
     marks = {item: item.get_closest_marker("slow") for item in items}
     slow, quick = [one for one, mark in marks.items() if mark], [one for one, mark in marks.items() if not mark]
+    times = Counter[tuple[str, bool]]()
+    for item in quick:
+        times[kind := (item.nodeid.partition("[")[0], "postgres" in item.nodeid)] += 1
+        if times[kind] > _MEASURED:
+            item.add_marker("no_cover")
     for item in slow:
         if not marks[item].kwargs.get("covered"):
             item.add_marker("no_cover")

@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parent.parent
 # of all faults, and how many of them one test takes; 1,500 take six minutes of two processors
-SEEDS, BLOCK = 1500 if (os.cpu_count() or 1) >= 4 else 500, 50
+SEEDS, BLOCK = 1500 if (os.cpu_count() or 1) >= 4 else 300, 50
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
