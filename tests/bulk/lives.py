@@ -346,7 +346,7 @@ def half_a_minute_passes(folder: Path) -> None:
         return
     with contextlib.closing(sqlite3.connect(folder / "first.db")) as file:
         with contextlib.suppress(sqlite3.OperationalError):  # there are no tables yet
-            file.execute("UPDATE run SET load_until = 0")
+            file.execute("UPDATE lease SET until = 0")
         file.commit()
 
 

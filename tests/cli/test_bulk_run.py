@@ -376,7 +376,7 @@ async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: 
 
     async def half_a_minute_passes() -> None:
         with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
-            file.execute("UPDATE run SET load_until = 0")
+            file.execute("UPDATE lease SET until = 0")
 
     process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal")
     said = await all_it_says(process, "waiting for the lease of elsewhere:4711:dead, ", half_a_minute_passes)

@@ -42,7 +42,7 @@ from payments_async.journal.contract import Outcome, Sighting
 TESTS = Path(__file__).parent.parent
 WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 MEANT = Adoption(who="A. Admin", why="two departments")
-STAY = {"meta", "duty", "pace_named", "holder", "watch"}
+STAY = {"meta", "lease", "holder", "watch"}
 _ALL = "SELECT {} FROM {} ORDER BY {}"
 ONLY_THERE = {"tray", "told", "watch", "holder"}
 
@@ -151,7 +151,7 @@ async def test_everything_goes_along(move: Move, tmp_path: Path, monkeypatch: py
     before = all_rows(move, move.here())
     done = await move.copied()
     assert before == all_rows(move, move.there())
-    empty = {"ipn_delivery", "claim", "hearing", "sweep", "duty", "pace_named"}
+    empty = {"ipn_delivery", "claim", "hearing", "sweep", "lease"}
     assert {name for name, rows in before.items() if not rows} <= empty
     assert {name: len(rows) for name, rows in before.items()} == {
         name: count for name, count in done.rows.items() if name not in ONLY_THERE

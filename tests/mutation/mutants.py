@@ -11,6 +11,7 @@ DEADLINES = f"{_STATEMENTS}/_listing_deadlines.py"
 ENTRIES = f"{_STATEMENTS}/_entries.py"
 PUTS = f"{_STATEMENTS}/_puts.py"
 LOADING = f"{_STATEMENTS}/_loading.py"
+NAMED = f"{_STATEMENTS}/_leases.py"
 HISTORY = f"{_STATEMENTS}/_history.py"
 NOTIFICATIONS = f"{_STATEMENTS}/_notifications.py"
 APPROVING = f"{_STATEMENTS}/_approvals.py"
@@ -25,6 +26,7 @@ JOURNAL = "journal/_engine/_journal.py"
 WRITER = "journal/_engine/_writer.py"
 IDENTITY = "journal/_sqlite/_identity.py"
 OPENING = "journal/_sqlite/_opening.py"
+DATABASE = "journal/_sqlite/_database.py"
 SERVER = "journal/_postgres/_identity.py"
 TRAY = "journal/_postgres/_tray.py"
 RECONCILE = "outbox/_reconcile.py"
@@ -910,6 +912,36 @@ MUTANTS = (
         "                adopted.elsewhere = None\n",
     ),
     Mutant(
+        "put-sends-what-a-machine-forgot",
+        PUTS,
+        "an order that a person adopts may have been sent, whatever this machine remembers",
+        "        if request.adoption is not None and request.elsewhere is None and key not in sightings:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "put-after-an-adoption-of-all",
+        PUTS,
+        "an outbox whose orders another journal has adopted takes no further one",
+        "        asked.check()\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "batch-sends-what-a-machine-forgot",
+        JOURNAL,
+        "a batch that a person adopts may have been sent, whatever this machine remembers",
+        "        if adoption is not None and not load.ready:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "adoption-by-who-held-before",
+        MEMORY,
+        "who holds orders is asked in the commit that adopts them",
+        """            others = self._others(loading, request_ids)
+            first = min(""",
+        """            others = self._others(loading, [])
+            first = min(""",
+    ),
+    Mutant(
         "put-permits-without-lease",
         PUTS,
         "a put is permitted in the same commit only under a good lease",
@@ -1037,10 +1069,10 @@ MUTANTS = (
     ),
     Mutant(
         "load-of-two-at-once",
-        LOADING,
+        NAMED,
         "a load that was taken over adds nothing",
-        "WHERE id = ? AND load_token = ? AND state = 'loading'\",\n        (commit.now + _LEASE,",
-        "WHERE id = ? AND ? > 0 AND state = 'loading'\",\n        (commit.now + _LEASE,",
+        "SET until = ?, span = ? WHERE {_NAMED} AND token = ?",
+        "SET until = ?, span = ? WHERE {_NAMED} AND ? > 0",
     ),
     # Absence from a list
     Mutant(
@@ -1359,6 +1391,34 @@ MUTANTS = (
         "no journal is begun where this machine remembers another one",
         "        if there is not None:\n            raise JournalLost",
         "        if False:\n            raise JournalLost",
+    ),
+    Mutant(
+        "backup-under-a-log-is-opened",
+        OPENING,
+        "a log is not read with a file that counts less than when the log began",
+        """            if flaw == "ok" and has_log and is_older(path, connection, busy_timeout=busy_timeout):\n""",
+        "            if False:\n",
+    ),
+    Mutant(
+        "backup-under-an-open-journal-gets-its-log",
+        IDENTITY,
+        "a log is brought into the file that it belongs to alone",
+        "                if not is_older(self._path, commit.connection, busy_timeout=0.0):",
+        "                if True:",
+    ),
+    Mutant(
+        "log-of-a-long-life",
+        IDENTITY,
+        "a log tells how full its file was, also in one long life",
+        "        if commit.is_milestone or not count % _OFTEN:\n",
+        "        if commit.is_milestone:\n",
+    ),
+    Mutant(
+        "backup-under-a-journal-that-closes",
+        DATABASE,
+        "a journal that closes leaves its log out of a file that was put back meanwhile",
+        "            return _opening.is_older(self.place, connection, busy_timeout=self._busy_timeout)\n",
+        "            return False\n",
     ),
     Mutant(
         "foreign-log-goes-unnoticed",

@@ -32,6 +32,7 @@ _STATES = (
 )
 _PUTS = (
     "tests/journal/test_contract_puts.py",
+    "tests/journal/test_adoption.py",
     "tests/journal/test_request_ids.py",
     "tests/journal/test_archiving.py",
     "tests/journal/test_forgotten.py",
@@ -165,6 +166,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.PUTS: _PUTS,
     mutants.IDS: ("tests/journal/test_request_ids.py", "tests/journal/test_contract_puts.py"),
     mutants.LOADING: _LOADING,
+    mutants.NAMED: _LOADING,
     mutants.DEADLINES: (*_ABSENCE[2:3], "tests/journal/test_contract_outbox.py"),
     mutants.ENTRIES: (*_ABSENCE, "tests/journal/test_archiving.py"),
     mutants.HISTORY: (*_ABSENCE, *_IDENTITY),
@@ -189,14 +191,17 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.STANDING: _LOOKS[2:],
     mutants.IDENTITY: _IDENTITY,
     mutants.OPENING: _IDENTITY,
+    mutants.DATABASE: _IDENTITY,
     mutants.QUARANTINE: ("tests/journal/test_contract_puts.py", *_IDENTITY),
     mutants.MEMORY: (
         "tests/journal/test_second_journal.py",
+        "tests/journal/test_adoption.py",
         "tests/journal/test_forgotten.py",
         "tests/journal/test_request_ids.py",
     ),
     mutants.JOURNAL: (
         "tests/journal/test_forgotten.py",
+        "tests/journal/test_adoption.py",
         "tests/bulk/test_look_first.py",
         "tests/journal/test_contract_loads.py",
     ),
@@ -243,7 +248,7 @@ _FAULTS: Mapping[str, tuple[str, ...]] = {
     mutants.REPLIES: ("lies",),
     **dict.fromkeys((mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.NOTIFICATIONS), ("forgeries",)),
     mutants.MEMORY: ("second_journal", *_FILES),
-    **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.QUARANTINE, mutants.JOURNAL), _FILES),
+    **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.QUARANTINE, mutants.JOURNAL), _FILES),
     **dict.fromkeys((mutants.RUN, mutants.SENDING, mutants.STANDING), (*_FILES, "suspend", "pause")),
     mutants.DEPARTURES: ("kill", "power_cut", "crash_points"),
     **dict.fromkeys((mutants.PERMITS, mutants.LEASES), _STANDSTILLS),

@@ -349,7 +349,7 @@ class Judge:
         now = self._world.loop.wall_clock
         held = self._read(
             ("SELECT run, number, owner FROM chunk WHERE owner IS NOT NULL AND lease_until > ?", now),
-            ("SELECT name, owner FROM duty WHERE owner IS NOT NULL AND until > ?", now),
+            ("SELECT key, owner FROM lease WHERE kind = 'duty' AND until > ?", now),
         )
         self._world.faults += [f"a lease without a living owner: {one}" for rows in held or () for one in rows]
 

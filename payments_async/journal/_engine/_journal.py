@@ -97,12 +97,12 @@ from payments_async.journal._statements import (
     _archiving,
     _changes,
     _deliveries,
-    _duties,
     _entries,
     _events,
     _evidence,
     _history,
     _known,
+    _leases,
     _listing_deadlines,
     _loading,
     _moving,
@@ -115,6 +115,8 @@ from payments_async.journal._statements import (
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import INBOX, OUTBOX
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._leases import DUTY, RATE
+from payments_async.journal._statements._permits import end_leases_of_the_dead
 from payments_async.journal._states import State
 from payments_async.journal._versions import Migration
 
@@ -170,9 +172,7 @@ class Journal(Inbox):
         self._registrars: dict[str, PutRegistrar] = {}
         self._reader: Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
-        self._has_leased = False  # events to a receiver, or changes to an outbox
-        self._has_duties = False
-        self._has_named = False  # a rate
+        self._has_leased = False  # anything that it gives back when it closes
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -292,15 +292,7 @@ class Journal(Inbox):
             if self._has_leased and self._database.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._submit("release", _deliveries.give_back, self._database.holder)
-            if self._has_duties and self._database.holder:
-                self._has_duties = False
-                with suppress(JournalError):
-                    await self._submit("leave_duty", _duties.leave_all, self._database.holder)
-            if self._has_named and self._database.holder:
-                self._has_named = False
-                with suppress(JournalError):
-                    await self._submit("leave_pace", _pacing.leave_all, self._database.holder)
+                    await self._submit("release", _release_all, self._database.holder)
         finally:
             await self._close()
 
@@ -1026,14 +1018,15 @@ class Journal(Inbox):
         """
         holder = self._database.holder or None
         async with self._database.dead() as dead:
-            if not dead and await self._read(_duties.is_with_another, name, owner, holder, lease, self._database.now()):
+            now = self._database.now()
+            if not dead and await self._read(_leases.is_with_another, DUTY, name, owner, holder, now):
                 return False
-            self._has_duties = True
-            return await self._submit("take_duty", _duties.take_duty, name, owner, holder, lease, dead, droppable=True)
+            self._has_leased = True
+            return await self._submit("take_duty", _take_duty, name, owner, holder, lease, dead, droppable=True)
 
     async def leave_duty(self, name: str, owner: str) -> None:
         """Give a duty back at once. Harmless for one that is not the owner's."""
-        await self._submit("leave_duty", _duties.leave_duty, name, owner, self._database.holder or None)
+        await self._submit("leave_duty", _leases.leave, DUTY, name, owner, self._database.holder or None)
 
     # The outbox: the pace of all
 
@@ -1053,14 +1046,14 @@ class Journal(Inbox):
             lease: Seconds for which the owner counts as at work; it is named again before they are over.
         """
         check_number("rate", rate, above_zero=True, unit="orders a second, or infinity for no limit")
-        self._has_named = True
+        self._has_leased = True
         holder = self._database.holder or None
         async with self._database.dead() as dead:
             return await self._submit("name_rate", _pacing.name_rate, owner, holder, rate, lease, dead, droppable=True)
 
     async def leave_pace(self, owner: str) -> None:
         """Say that a process that has named a rate is not at work any more. Harmless for one that has not."""
-        await self._submit("leave_pace", _pacing.leave_pace, owner)
+        await self._submit("leave_pace", _leases.leave, RATE, owner, owner, self._database.holder or None)
 
     async def reserve_turns(self, count: int) -> Turns:
         """Ask for the next turns of the rate of all, before permits are asked for: so many or fewer, or none yet.
@@ -1588,6 +1581,18 @@ def _signed(who: str | Signature, why: str) -> Signature:
     """Who decides, with the login where that is known. Raises ``ValueError`` without a name or a reason."""
     check_named(who if isinstance(who, str) else who.who, why)
     return Signature(who=who) if isinstance(who, str) else who
+
+
+def _take_duty(commit: Commit, name: str, owner: str, holder: str | None, lease: float, dead: Sequence[str]) -> bool:
+    """Let somebody have a duty, also that of a holder who is dead."""
+    end_leases_of_the_dead(commit, dead)
+    return _leases.take(commit, DUTY, name, owner, holder, lease) is not None
+
+
+def _release_all(commit: Commit, holder: str) -> None:
+    """Give back whatever was leased through one opening of the journal, but chunks."""
+    _deliveries.give_back(commit, holder)
+    _leases.leave_all(commit, holder)
 
 
 def _has_forgotten(run: Run | None, orders: int) -> bool:

@@ -216,3 +216,14 @@ IN_PLACE = (
     f"CREATE INDEX outbox_rejected ON outbox(state) WHERE state = 'rejected' AND {IS_HERE}",
     f"CREATE INDEX outbox_failed ON outbox(state) WHERE state = 'failed' AND {IS_HERE}",
 )
+
+# What one of all who share the journal does for now: a duty, loading a batch, naming a rate. Whoever takes it gets a
+# higher token than all before; ``span`` is for how long. None goes along: whoever had one is of the version before.
+LEASED = (
+    """CREATE TABLE lease (
+        kind TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL, holder TEXT, token INTEGER NOT NULL DEFAULT 0,
+        until REAL NOT NULL, span REAL NOT NULL, rate REAL, PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID""",
+    "DROP TABLE duty",
+    "DROP TABLE pace_named",
+    *(f"ALTER TABLE run DROP COLUMN {name}" for name in ("loader", "load_token", "load_until")),
+)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import IN_PLACE, KEYED, QUEUED, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, TABLES
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
@@ -346,6 +346,7 @@ STEPS: tuple[Step, ...] = (
         statements=(_derived(IN_PLACE) + _LAY.replace("CREATE", "CREATE OR REPLACE", 1).replace(_OF_ARCHIVED, ""),),
         oldest=4,  # the version before looks for them in the other table
     ),
+    Step(about="one table of leases by name", statements=(_derived(LEASED),), oldest=5),
 )
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same

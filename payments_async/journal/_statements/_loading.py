@@ -16,6 +16,7 @@ from payments_async._wire.orders import Order
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Evidence, Loaded, RunIdentity, body_digest
+from payments_async.journal._statements import _leases
 from payments_async.journal._statements._approvals import check_approved
 from payments_async.journal._statements._entries import (
     IS_HERE,
@@ -29,6 +30,7 @@ from payments_async.journal._statements._entries import (
 )
 from payments_async.journal._statements._evidence import resolve
 from payments_async.journal._statements._history import RESTORED, look_earlier, void_sweeps
+from payments_async.journal._statements._leases import LOAD
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import note_sent, quarantine
 from payments_async.journal._states import State
@@ -51,6 +53,7 @@ class Load:
     """
 
     run: int
+    batch_id: str
     token: int
     ready: bool
     total: int
@@ -135,22 +138,17 @@ def begin_run(
 
 def begin(commit: Commit, batch_id: str, owner: str) -> Load:
     """Take the right to load a batch, for a while."""
-    columns = "id, state, loader, load_token, load_until, source_digest"
-    run, state, loader, token, until, source_digest = run_columns(commit, batch_id, columns)
+    run, state, source_digest = run_columns(commit, batch_id, "id, state, source_digest")
     ready = state == "ready"
-    if not ready:
-        # one that ends later than any can was taken by a clock that was ahead
-        if commit.now < until <= commit.now + _LEASE and loader != owner:
-            raise LoadBusy(f"batch {batch_id} is being loaded by {loader}", loader, until - commit.now)
-        token += 1
-        commit.execute(
-            "UPDATE run SET loader = ?, load_token = ?, load_until = ? WHERE id = ?",
-            (owner, token, commit.now + _LEASE, run),
-        )
+    token = 0 if ready else _leases.take(commit, LOAD, batch_id, owner, None, _LEASE)
+    if token is None:
+        loader, seconds = _leases.holder_of(commit, LOAD, batch_id, commit.now) or ("another process", 0.0)
+        raise LoadBusy(f"batch {batch_id} is being loaded by {loader}", loader, seconds)
     first, highest = bounds(run)
     (last,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", (first, highest)).fetchone()
     return Load(
         run=run,
+        batch_id=batch_id,
         token=token,
         ready=ready,
         total=_total(commit, run),
@@ -163,10 +161,7 @@ def begin(commit: Commit, batch_id: str, owner: str) -> Load:
 
 def give_up(commit: Commit, load: Load) -> None:
     """Somebody else may load the batch at once: this load was refused, and adds nothing more."""
-    commit.execute(
-        "UPDATE run SET load_until = 0 WHERE id = ? AND load_token = ? AND state = 'loading'",
-        (load.run, load.token),
-    )
+    _leases.free(commit, LOAD, load.batch_id, load.token)
 
 
 def note_second_journal(commit: Commit, batch_id: str, word: Adoption, other: str) -> None:
@@ -268,9 +263,10 @@ def complete(commit: Commit, batch_id: str, load: Load, remembered: Sequence[App
     if commit.execute("SELECT quarantined_at FROM run WHERE id = ?", (load.run,)).fetchone()[0] is not None:
         void_sweeps(commit, (load.run,))  # a list that was read meanwhile was compared with a part of the batch
     commit.execute(
-        "UPDATE run SET state = 'ready', ready_at = ?, loader = NULL, load_until = 0, source_digest = ? WHERE id = ?",
+        "UPDATE run SET state = 'ready', ready_at = ?, source_digest = ? WHERE id = ?",
         (commit.now, load.source_digest, load.run),
     )
+    _leases.forget(commit, LOAD, load.batch_id)
     return Loaded(total=total, added=load.added, repeated=load.repeated)
 
 
@@ -299,13 +295,7 @@ async def blocks(orders: Iterable[Order] | AsyncIterable[Order]) -> AsyncIterato
 
 def _renew_lease(commit: Commit, load: Load) -> None:
     """Go on loading, unless somebody else has taken over. Raises ``LoadBusy``."""
-    if load.ready:
-        return
-    held = commit.execute(
-        "UPDATE run SET load_until = ? WHERE id = ? AND load_token = ? AND state = 'loading'",
-        (commit.now + _LEASE, load.run, load.token),
-    )
-    if not held.rowcount:
+    if not load.ready and not _leases.renew(commit, LOAD, load.batch_id, load.token, _LEASE):
         raise LoadBusy("another process has taken over loading this batch")
 
 

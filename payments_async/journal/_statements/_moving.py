@@ -23,18 +23,18 @@ _OWN_FACTS = frozenset(
     | {PLACING, DOUBTED}
     | {"came_by", "arrived", "filed"}
 )
-_STAYS = frozenset({"meta", "duty", "pace_named", "holder", "watch"})  # who is here now, and what is written by hand
+_STAYS = frozenset({"meta", "lease", "holder", "watch"})  # who is here now, and what is written by hand
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 # who has something in hand, and until when
 _IN_HAND = (
     ("sends chunk {1} of a batch", "SELECT owner, number FROM chunk WHERE owner IS NOT NULL LIMIT 1"),
-    ("loads batch {1}", "SELECT loader, batch_id FROM run WHERE loader IS NOT NULL AND load_until > ? LIMIT 1"),
+    ("loads batch {1}", "SELECT owner, key FROM lease WHERE kind = 'load' AND until > ? LIMIT 1"),
     (
         "{1}",
         """SELECT owner, CASE queue WHEN 'inbox' THEN 'handles notifications' ELSE 'tells handlers of changes' END
         FROM delivery WHERE owner <> '' AND due_at > ? LIMIT 1""",
     ),
-    ("has the duty of {1}", "SELECT owner, name FROM duty WHERE owner IS NOT NULL AND until > ? LIMIT 1"),
+    ("has the duty of {1}", "SELECT owner, key FROM lease WHERE kind = 'duty' AND until > ? LIMIT 1"),
 )
 _encode = msgspec.msgpack.Encoder().encode
 

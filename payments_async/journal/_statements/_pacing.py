@@ -11,8 +11,10 @@ import math
 from collections.abc import Sequence
 
 from payments_async.journal._records import SharedPace, Turns
+from payments_async.journal._statements import _leases
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._leases import RATE
 from payments_async.journal._statements._permits import end_leases_of_the_dead
 
 LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
@@ -47,40 +49,26 @@ def pace(connection: Connection | Commit, now: float) -> SharedPace:
     """How fast all may send."""
     row = connection.execute("SELECT rate, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
     rate, cool_at, cool_for, why = row or (None, 0.0, 0.0, None)
-    named = connection.execute("SELECT rate FROM pace_named WHERE until > ?", (now,)).fetchall()
+    named = connection.execute("SELECT rate FROM lease WHERE kind = ? AND until > ?", (RATE, now)).fetchall()
     return _shared(rate, now, cool_at, cool_for, why, sorted({asked for (asked,) in named}))
 
 
 def name_rate(
     commit: Commit, owner: str, holder: str | None, rate: float, lease: float, dead: Sequence[str]
 ) -> SharedPace:
-    """Somebody at work says at which rate all may send; the lowest that anybody at work names counts."""
+    """Somebody at work says at which rate all may send; the lowest that anybody at work names counts.
+
+    The rate that counts stays when nobody is at work any more, until another one is named.
+    """
     end_leases_of_the_dead(commit, dead)
-    until = commit.now + lease
-    # one that lasts longer than any lease was named by a clock that was ahead
-    commit.execute("UPDATE pace_named SET until = ? WHERE until > ?", (until, until))
-    commit.execute("DELETE FROM pace_named WHERE until <= ?", (commit.now,))
+    _leases.forget_ended(commit, RATE)
+    _leases.take(commit, RATE, owner, owner, holder, lease, rate=rate)
     commit.execute(
-        """INSERT INTO pace_named (owner, holder, rate, until) VALUES (?, ?, ?, ?)
-        ON CONFLICT (owner) DO UPDATE SET holder = excluded.holder, rate = excluded.rate, until = excluded.until""",
-        (owner, holder, rate, until),
-    )
-    commit.execute(
-        """INSERT INTO pace (id, rate) SELECT CAST(? AS BIGINT), min(rate) FROM pace_named WHERE TRUE
+        """INSERT INTO pace (id, rate) SELECT CAST(? AS BIGINT), min(rate) FROM lease WHERE kind = ?
         ON CONFLICT (id) DO UPDATE SET rate = excluded.rate""",
-        (_ROW,),
+        (_ROW, RATE),
     )
     return pace(commit, commit.now)
-
-
-def leave_pace(commit: Commit, owner: str) -> None:
-    """Somebody is not at work any more. The rate that counts stays until another one is named."""
-    commit.execute("DELETE FROM pace_named WHERE owner = ?", (owner,))
-
-
-def leave_all(commit: Commit, holder: str) -> None:
-    """Whoever named a rate through one opening of the journal is not at work any more."""
-    commit.execute("DELETE FROM pace_named WHERE holder = ?", (holder,))
 
 
 def reserve_turns(commit: Commit, count: int) -> Turns:

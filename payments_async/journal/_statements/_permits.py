@@ -54,6 +54,7 @@ from payments_async.journal._statements._evidence import (
     record_evidence,
 )
 from payments_async.journal._statements._history import look_earlier, void_sweeps
+from payments_async.journal._statements._leases import leave_all
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._states import IN_DOUBT, UNSENT, News, State, next_state
 from payments_async.journal._weighing import weigh_answer
@@ -193,15 +194,14 @@ def give_back_all(commit: Commit, owner: str) -> int:
 
 
 def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
-    """End at once what dead holders have: chunks, deliveries, duties, a say in the pace. Others may have them."""
+    """End at once what dead holders have: chunks, deliveries, leases by name. Others may have them."""
     for holder in dead:
         commit.execute(
             "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
             (commit.now, holder, commit.now),
         )
         give_back(commit, holder)
-        commit.execute("DELETE FROM duty WHERE holder = ?", (holder,))
-        commit.execute("DELETE FROM pace_named WHERE holder = ?", (holder,))
+        leave_all(commit, holder)
 
 
 def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> None:

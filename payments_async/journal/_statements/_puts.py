@@ -652,7 +652,9 @@ def held_up(connection: Connection, name: str, now: float) -> HeldUp:
         (name,),
     ).fetchone()
     unloaded = connection.execute(
-        "SELECT batch_id FROM run WHERE outbox = ? AND state = 'loading' AND load_until <= ? ORDER BY id", (name, now)
+        """SELECT batch_id FROM run WHERE outbox = ? AND state = 'loading' AND NOT EXISTS (SELECT 1 FROM lease l
+        WHERE l.kind = 'load' AND l.key = run.batch_id AND l.until > ?) ORDER BY id""",
+        (name, now),
     ).fetchall()
     return HeldUp(quarantined=quarantined, unloaded=tuple(batch_id for (batch_id,) in unloaded))
 
