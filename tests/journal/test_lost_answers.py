@@ -6,7 +6,7 @@ import pytest
 from journal.conftest import Opens
 from journal.factories import BATCH, IDENTITY, Clock, claimed, order, permitted
 
-from payments_async.journal import JournalUnavailable, News, State
+from payments_async.journal import JournalUnavailable, News, SqliteJournal, State
 from payments_async.journal.contract import Outcome, Permit
 
 
@@ -83,3 +83,23 @@ async def test_an_order_put_to_be_sent_at_once(opens: Opens) -> None:
         chunk = await journal.claim_chunk("shop", "worker")
         assert chunk is not None
         assert order(1).request_id == chunk.orders[0].request_id
+
+
+async def test_a_transaction_that_the_database_has_undone(opens: Opens) -> None:
+    """Its commit fails: what was written before is not there, though only a later statement said so."""
+    async with opens() as journal:
+        words = "INSERT OR ROLLBACK" if isinstance(journal, SqliteJournal) else "INSERT"
+    database = journal.new_database()
+    connection = database.open()
+    try:
+        database.begin(connection)
+        connection.execute("INSERT INTO meta (key, value) VALUES ('colour', 'red')")
+        with pytest.raises(database.Error):
+            connection.execute(f"{words} INTO meta (key, value) VALUES ('colour', 'blue')")
+        with pytest.raises((database.Error, JournalUnavailable)):
+            database.commit(connection)
+        connection.rollback()
+        assert "colour" not in dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    finally:
+        database.end(connection)
+        database.close()

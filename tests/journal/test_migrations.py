@@ -485,7 +485,7 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
         there = PgConnection(raw)
         there.execute("BEGIN")
         _schema.migrate(there, "payments", _schema.STEPS[:number])
-        there.execute("COMMIT")
+        there.commit()
         yield Before(
             there.execute,
             lambda: PostgresJournal(dsn, state_folder=None),

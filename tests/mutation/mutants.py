@@ -28,6 +28,7 @@ IDENTITY = "journal/_sqlite/_identity.py"
 OPENING = "journal/_sqlite/_opening.py"
 DATABASE = "journal/_sqlite/_database.py"
 SERVER = "journal/_postgres/_identity.py"
+CONNECTION = "journal/_postgres/_connection.py"
 TRAY = "journal/_postgres/_tray.py"
 RECONCILE = "outbox/_reconcile.py"
 SWEEPS = "outbox/_sweeps.py"
@@ -1675,6 +1676,20 @@ MUTANTS = (
         "a commit that failed or was not answered grants nothing",
         "it counts as not granted, and nobody sends.\n            return self._undone(connection, group, error)",
         "it counts as not granted, and nobody sends.\n            self._undone(connection, group, error)",
+    ),
+    Mutant(
+        "commit-of-what-a-file-undid",
+        DATABASE,
+        "a commit fails whose transaction SQLite has undone by itself",
+        '        connection.execute("COMMIT")\n',
+        '        getattr(connection, "commit")()\n',
+    ),
+    Mutant(
+        "commit-of-what-a-server-undid",
+        CONNECTION,
+        "a commit fails that PostgreSQL answers by undoing it",
+        '        if status != b"COMMIT":\n',
+        "        if status is None:\n",
     ),
     # The wire
     Mutant(

@@ -191,7 +191,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.STANDING: _LOOKS[2:],
     mutants.IDENTITY: _IDENTITY,
     mutants.OPENING: _IDENTITY,
-    mutants.DATABASE: _IDENTITY,
+    mutants.DATABASE: (*_IDENTITY, "tests/journal/test_lost_answers.py"),
     mutants.QUARANTINE: ("tests/journal/test_contract_puts.py", *_IDENTITY),
     mutants.MEMORY: (
         "tests/journal/test_second_journal.py",
@@ -229,6 +229,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.NOTIFICATIONS: _INBOX,
     mutants.TRAY: _TRAY,
     mutants.SERVER: _SERVER,
+    mutants.CONNECTION: ("-k=not sqlite", "tests/journal/test_lost_answers.py"),
 }
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
@@ -239,7 +240,9 @@ _UNSEEN: Mapping[str, frozenset[str]] = {
     },
     "simulation": frozenset({mutants.TRAY}),
 }  # fmt: skip
-DATABASES = frozenset({mutants.SERVER})  # files that the simulation runs with a journal in PostgreSQL alone
+DATABASES = frozenset(
+    {mutants.SERVER, mutants.CONNECTION}
+)  # files that the simulation runs with a journal in PostgreSQL alone
 _FILES = ("put_back", "copy", "lose", "replace")
 _LISTS = ("late", "unstable", "ignores_status_filter", "no_total", "lying_total", "small_pages", "lying_next_page")
 _STANDSTILLS = ("stop", "suspend", "pause", "kill")

@@ -133,7 +133,7 @@ class _Copying:
         with self.here.retired() as source:
             self._still(source)
             note_try(source)  # known to whoever comes after us, before the other place is touched
-            source.execute("COMMIT")
+            self.here.commit(source)
             self.here.begin(source)
             move = self._still(source)
             facts = facts_of(source)
@@ -146,11 +146,11 @@ class _Copying:
                 if self.may_undo:
                     self.here.unseal_tables(source)
                     forget_move(source)
-                    source.execute("COMMIT")
+                    self.here.commit(source)
                 raise
             self._crash_at("copy.placed")
             note_arrived(source)
-            source.execute("COMMIT")
+            self.here.commit(source)
         self._crash_at("copy.noted")
         return copied
 

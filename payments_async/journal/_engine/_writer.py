@@ -231,7 +231,7 @@ class Writer:
             commit.write_progress()
             sealed = self._database.seal(commit)
             commit.passed("commit.begun")
-            connection.execute("COMMIT")
+            self._database.commit(connection)
             commit.passed("commit.done")
             if sealed is not None:
                 sealed()

@@ -36,7 +36,6 @@ _SECRETS = frozenset(
     {"password", "sslpassword", "passfile", "oauth_client_secret", "scram_client_key", "scram_server_key"}
 )
 _HIDDEN = "***"
-_COMMIT = "COMMIT"
 _KEPT = 500  # prepared statements; there are about two hundred texts
 _PLANNED_ANEW = 5.0  # seconds; in one, a batch grows by ten thousand orders, and all plans are made in a hundredth
 # PostgreSQL's text holds no NUL. Notifications with one are refused; in the words of an answer or of an error, which
@@ -58,7 +57,7 @@ _CAST_TO_BYTES = re.compile(rf"CAST\((\w+) {_database.AS_BYTES}\)")
 class PgConnection:
     """A connection beyond the statements' wishes: ``?`` marks, numbers of one size, texts with a NUL.
 
-    A transaction begins and ends where a statement says so. What was prepared once is not prepared again, though
+    A transaction begins where a statement says so. What was prepared once is not prepared again, though
     planned again now and then: a plan is made by the size that tables have at that moment, and the server would keep it
     until somebody looks at them, which without autovacuum is never.
 
@@ -97,14 +96,7 @@ class PgConnection:
         return self.raw.closed or pgconn.transaction_status == pq.TransactionStatus.UNKNOWN
 
     def execute(self, sql: str, parameters: Sequence[object] = (), /) -> psycopg.RawCursor[tuple[Any, ...]]:
-        """Do one statement.
-
-        Raises:
-            JournalUnavailable: A commit that the database has not made, though it raised nothing: what failed before
-                was passed over.
-        """
-        if sql == _COMMIT:
-            return self._commit()
+        """Do one statement."""
         self._plan_anew()
         cursor = psycopg.RawCursor(self.raw)
         try:
@@ -152,11 +144,15 @@ class PgConnection:
             self._planned = now
             self.raw.cursor().execute("DISCARD PLANS", prepare=False)
 
-    def _commit(self) -> psycopg.RawCursor[tuple[Any, ...]]:
-        (status,) = self.exchange(f"{self.before_commit}{_COMMIT}")
-        if status != _COMMIT.encode():  # what had failed before was passed over, and nothing of it was kept
+    def commit(self) -> None:
+        """Commit, with what goes with each commit.
+
+        Raises:
+            JournalUnavailable: The database has undone it, though nothing was raised: what failed was passed over.
+        """
+        (status,) = self.exchange(f"{self.before_commit}COMMIT")
+        if status != b"COMMIT":
             raise JournalUnavailable(f"the database answered a commit with {(status or b'nothing').decode()}")
-        return psycopg.RawCursor(self.raw)
 
     def rollback(self) -> None:
         """Undo what is not committed."""

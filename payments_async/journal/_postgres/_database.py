@@ -255,7 +255,7 @@ class PostgresDatabase:
                 connection, server, memory, journal_id=secrets.token_hex(16), remembers=self._state_folder is not None
             )
         done = self._identity.begin(connection, server, memory, now)
-        connection.execute("COMMIT")
+        connection.commit()
         done()
 
     def _checked(self, connection: PgConnection) -> Version:
@@ -384,6 +384,11 @@ class PostgresDatabase:
         self._ahead = float(now) - time.time()
         return self.now()
 
+    def commit(self, connection: Connection, /) -> None:
+        """Commit, and tell others. Raises ``JournalUnavailable``."""
+        assert isinstance(connection, PgConnection)
+        connection.commit()
+
     def now(self) -> float:
         """Unix seconds by the database's clock, as it was when it was asked last."""
         return time.time() + self._ahead if self._clock is None else self._clock()
@@ -467,7 +472,7 @@ class PostgresDatabase:
         with self._alone() as connection:
             self._check_safe(connection, server_of(connection))
             done = self._made_once(connection, partial(self._migrated, connection))
-            connection.execute("COMMIT")
+            connection.commit()
             return done
 
     def _migrated(self, connection: PgConnection) -> Migration:
@@ -559,7 +564,7 @@ class PostgresDatabase:
             _schema.go_on_after(connection, self._schema, self._steps)
             self._identity.vouch(connection, server)
             placing()
-            connection.execute("COMMIT")
+            connection.commit()
 
     def _begin_whole(self, connection: PgConnection) -> Server:
         """Begin to make a journal where there is none, with empty tables. Raises ``PlaceTaken`` or ``JournalLost``."""

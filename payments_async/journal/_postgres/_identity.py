@@ -236,7 +236,7 @@ class Identity:
         connection.execute(_CATCH_UP, (self._heard_of(),))
         connection.executemany(_REMEMBER, [(LAST, commit.last or "")])
         connection.execute(_WRITTEN)
-        connection.execute("COMMIT")
+        self._database.commit(connection)
 
     def close(self) -> None:
         """Close the anchor and the memory."""

@@ -171,6 +171,10 @@ class SqliteDatabase:
         connection.execute("BEGIN IMMEDIATE")
         return self.now()
 
+    def commit(self, connection: Connection, /) -> None:
+        """Commit: ``sqlite3.Connection.commit`` passes over a transaction that SQLite has undone by itself."""
+        connection.execute("COMMIT")
+
     def begin_changes(self, connection: Connection, /) -> None:
         """Make the trigger that writes changes, unless it is there."""
         connection.execute(_opening.WRITES_CHANGES)
@@ -291,7 +295,7 @@ class SqliteDatabase:
     def note(self, connection: Connection, key: str, value: str, /) -> None:
         """Commit it, and begin again."""
         write_facts(connection, {key: value})
-        connection.execute("COMMIT")
+        self.commit(connection)
         self.begin(connection)
 
     def check_free(self) -> None:
@@ -315,7 +319,7 @@ class SqliteDatabase:
             connection.execute(_opening.WRITES_CHANGES)
             facts = fill(connection)
             write_facts(connection, facts)
-            connection.execute("COMMIT")
+            self.commit(connection)
             return facts
 
         _opening.make_filled(self.place, filled, placing=placing, steps=self._steps)

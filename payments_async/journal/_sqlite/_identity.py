@@ -187,7 +187,7 @@ class Epoch:
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (ARRIVED, DOUBTED))
         rule = rule_in(connection)
-        connection.execute("COMMIT")
+        self._database.commit(connection)
         self._files = _OpenFiles(self._path, self._named)
         with _COMING_AND_GOING:
             _OPEN_HERE.append(self._files)
@@ -267,7 +267,7 @@ class Epoch:
         highest = max(anchor.count() for anchor in self._anchors)
         connection.execute("UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'commits'", (highest,))
         connection.execute("UPDATE meta SET value = ? WHERE key = ?", (commit.last or "", LAST))
-        connection.execute("COMMIT")
+        self._database.commit(connection)
 
     def close(self) -> None:
         """Close the mark, the anchor and the memory."""

@@ -71,6 +71,9 @@ class Database(Protocol):
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds by the database's clock since then."""
 
+    def commit(self, connection: Connection, /) -> None:
+        """Commit what was written since; raises where none of it was kept, also if no statement failed."""
+
     def is_of_the_disk(self, error: Exception, /) -> bool:
         """Whether the database is in trouble, and not the one operation that met it."""
 
