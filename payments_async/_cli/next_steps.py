@@ -138,7 +138,7 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
                 words="Whoever works its outbox looks for it in the service's list, and so does `bulk reconcile`:",
                 commands=(command_line("bulk reconcile", **named),),
             )
-        case State.FAILED | State.REJECTED if run.outbox != run.batch_id:
+        case State.FAILED | State.REJECTED if not run.is_outbox:
             line = command_line("bulk retry-file", **named)
             yield NextStep(words="For a file of all of its batch that surely was not paid:", commands=(line,))
         case State.SUCCESSFUL:

@@ -30,7 +30,7 @@ def exit_after(health: OutboxHealth) -> Exit:
 
 async def outboxes_in(journal: Journal) -> list[str]:
     """The names of all outboxes, oldest first."""
-    return [run.batch_id for run in await journal.runs() if run.outbox == run.batch_id]
+    return [run.batch_id for run in await journal.runs() if run.is_outbox]
 
 
 async def chosen_outbox(journal: Journal, name: str | None) -> str:
@@ -63,7 +63,7 @@ async def check_new_outbox(journal: Journal, name: str, *, is_wanted: bool) -> N
     """
     if not name.strip():
         raise BadInput("--name: must not be empty")
-    if any(run.batch_id == name and run.outbox != name for run in await journal.runs()):
+    if any(run.batch_id == name and not run.is_outbox for run in await journal.runs()):
         raise BadInput(f"--name: {clean(name)} is a batch of this journal; give the outbox another name")
     names = await outboxes_in(journal)
     if names and name not in names and not is_wanted:

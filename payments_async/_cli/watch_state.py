@@ -206,7 +206,7 @@ class Watch:
         shown = [await self._run(run) for run in reversed(runs[-_RUNS:])]
         chosen = await self._chosen(runs, shown, batch_id)
         overall, backlog, changes = await journal.progress(), await journal.backlog(), await journal.change_backlog()
-        outboxes = [run.batch_id for run in runs if run.outbox == run.batch_id]
+        outboxes = [run.batch_id for run in runs if run.is_outbox]
         return Look(
             at=time.time(),
             runs=shown,

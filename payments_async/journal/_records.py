@@ -105,7 +105,8 @@ class Run:
         quarantined_at: Unix seconds at which the file was last found to be restored or copied, or ``None``.
         awaits: What has to be seen since before anything of it is sent; ``None`` where nothing has to be.
         look_since: Unix seconds of the earliest moment at which its orders may have been sent.
-        outbox: Name of the outbox that sends it, or ``None``; one of this very name holds its single orders.
+        is_outbox: It holds the single orders of the outbox of this name, and never ends.
+        outbox: Name of the outbox that sends it, or ``None``.
         archived: Orders of it that have left the journal for an archive; ``total`` and ``amount`` count them as well.
     """
 
@@ -120,6 +121,7 @@ class Run:
     quarantined_at: float | None = None
     awaits: Awaited | None = None
     look_since: float = 0.0
+    is_outbox: bool = False
     outbox: str | None = None
     archived: int = 0
 

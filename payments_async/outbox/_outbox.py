@@ -262,7 +262,7 @@ class Outbox:
     async def _warn_of_others(self) -> None:
         """Say what waits in outboxes of other names: who renames one leaves its orders to nobody."""
         for run in await self._journal.runs():
-            if run.outbox != run.batch_id or run.batch_id == self._name:
+            if not run.is_outbox or run.batch_id == self._name:
                 continue
             waiting = (await self._journal.progress(outbox=run.batch_id)).counts[State.PLANNED]
             if waiting:

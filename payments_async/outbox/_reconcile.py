@@ -488,7 +488,7 @@ class Search:
         """Find out from which moment on the list matters, for orders that are not open too."""
         runs = [await self.journal.run(batch_id)] if batch_id is not None else await self.journal.runs()
         # of an outbox what is put from now on waits, whether or not something is in quarantine
-        quarantined = [run for run in runs if run.quarantined or (run.awaits and run.outbox == run.batch_id)]
+        quarantined = [run for run in runs if run.quarantined or (run.awaits and run.is_outbox)]
         self.is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
         sweeps = await self.journal.sweeps(batch_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
@@ -108,9 +109,13 @@ async def claimed(journal: Journal, count: int = 3, *, owner: str = "worker", le
 async def in_outbox(
     journal: Journal, count: int = 3, *, outbox: str = "shop", batch: str = "shop", owner: str = "worker"
 ) -> Chunk:
-    """A batch of so many orders that belongs to an outbox, all of them claimed."""
-    await journal.open_run(batch, IDENTITY, outbox=outbox)
-    await journal.load(batch, orders(count, batch=batch), owner="loader")
+    """So many orders of an outbox, single ones or a batch of another name, all of them claimed."""
+    if batch == outbox:
+        await journal.open_outbox(outbox, IDENTITY)
+        await asyncio.gather(*(journal.put(outbox, one) for one in orders(count, batch=batch)))
+    else:
+        await journal.open_run(batch, IDENTITY, outbox=outbox)
+        await journal.load(batch, orders(count, batch=batch), owner="loader")
     chunk = await journal.claim_chunk(batch, owner)
     assert chunk is not None
     return chunk

@@ -468,7 +468,7 @@ class Before:
 
 @pytest.fixture(params=[(database, number) for database in ("sqlite", "postgres") for number in (1, 2, 3)])
 def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
-    """The tables of versions in which archived orders had one of their own; a file is still open elsewhere."""
+    """The tables of an older version, by default of one whose archived orders had their own; a file is still open."""
     database, number = request.param
     if database == "sqlite":
         path = tmp_path / "j.db"
@@ -560,3 +560,32 @@ async def test_archived_orders_of_a_version_that_had_a_table_for_them(before: Be
         assert (ids[1], State.REVERSED) == (told.request_id, told.state)
     with pytest.raises(JournalTooNew):
         await before.older(version).__aenter__()
+
+
+_VERSION_5 = [("sqlite", 5), ("postgres", 5)]
+
+
+@pytest.mark.parametrize("before", _VERSION_5, indirect=True)
+async def test_runs_of_a_version_that_named_an_outbox_after_itself(before: Before) -> None:
+    """An outbox is one by its kind, a batch in it and one beside it are none, and all go on as they were."""
+    for number, (name, outbox) in enumerate((("shop", "shop"), ("file", "shop"), (BATCH, None)), start=1):
+        before.ask(
+            """INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at,
+            ready_at) VALUES (?, ?, ?, ?, ?, 'e', 'u', 'ready', 1, 1)""",
+            (number, name, IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id),
+        )
+        if outbox is not None:
+            if isinstance(before.opens(), SqliteJournal):
+                before.ask(_opening.WRITES_CHANGES)
+            before.ask("UPDATE run SET outbox = ? WHERE id = ?", (outbox, number))
+    if isinstance(before.opens(), PostgresJournal):
+        await before.opens().migrate()
+    async with before.opens() as journal:
+        runs = [(run.batch_id, run.is_outbox, run.outbox) for run in await journal.runs()]
+        assert [("shop", True, "shop"), ("file", False, "shop"), (BATCH, False, None)] == runs
+        await journal.open_outbox("shop", IDENTITY)
+        assert (await journal.put("shop", order(1))).is_new
+        with pytest.raises(OrdersDiffer, match="give the outbox another name"):
+            await journal.open_outbox("file", IDENTITY)
+    with pytest.raises(JournalTooNew):
+        await before.older(5).__aenter__()

@@ -1157,7 +1157,7 @@ class Journal(Inbox):
                 where = None if is_ours else one.path or "that was lost"
                 found.append(Happening(at=one.ready_at or one.begun_at, what="registered", by=where, detail=str(one)))
         for run in await self.runs():
-            if run.outbox == run.batch_id:
+            if run.is_outbox:
                 found += [one async for one in self._laid_as(run.batch_id, request_id)]
         return sorted(found, key=lambda one: one.at)
 
@@ -1602,4 +1602,4 @@ def _has_forgotten(run: Run | None, orders: int) -> bool:
     """
     if run is None:
         return True
-    return run.outbox != run.batch_id and run.total < orders
+    return not run.is_outbox and run.total < orders

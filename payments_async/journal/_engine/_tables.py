@@ -1,6 +1,6 @@
 """The tables of a journal, in SQLite's words; PostgreSQL's are derived from them."""
 
-from payments_async.journal._statements._entries import IS_HERE, IS_UNSETTLED
+from payments_async.journal._statements._entries import BATCH, IS_HERE, IS_UNSETTLED, OUTBOX
 
 _MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 
@@ -226,4 +226,10 @@ LEASED = (
     "DROP TABLE duty",
     "DROP TABLE pace_named",
     *(f"ALTER TABLE run DROP COLUMN {name}" for name in ("loader", "load_token", "load_until")),
+)
+
+# What was told by another column's value: an outbox was a run that it named itself to be sent by.
+SPELT_OUT = (
+    f"ALTER TABLE run ADD COLUMN kind TEXT NOT NULL DEFAULT '{BATCH}'",
+    f"UPDATE run SET kind = '{OUTBOX}' WHERE outbox = batch_id",  # noqa: S608 - no value in it
 )

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SPELT_OUT, TABLES
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import SHIFT, among
+from payments_async.journal._statements._entries import IS_OUTBOX, SHIFT, among
 from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
@@ -331,8 +331,8 @@ END$$;
 """
 
 _LAY = _BOUND[_BOUND.index("CREATE FUNCTION {s}.lay(") : _BOUND.index("REVOKE ALL ON FUNCTION {s}.lay ")]
-_OF_ARCHIVED = (
-    "\n            UNION ALL SELECT body_sha256, request_id, amount FROM archived WHERE request_key = new_key"
+_LAY_IN_PLACE = _LAY.replace("CREATE", "CREATE OR REPLACE", 1).replace(
+    "\n            UNION ALL SELECT body_sha256, request_id, amount FROM archived WHERE request_key = new_key", ""
 )
 
 # Step n brings a namespace from version n to n + 1; as many of the same about as a file has.
@@ -343,10 +343,15 @@ STEPS: tuple[Step, ...] = (
     Step(about="one queue for all handlers", statements=(_derived(QUEUED) + _QUEUED,), oldest=3),
     Step(
         about="leave archived orders where they are",
-        statements=(_derived(IN_PLACE) + _LAY.replace("CREATE", "CREATE OR REPLACE", 1).replace(_OF_ARCHIVED, ""),),
+        statements=(_derived(IN_PLACE) + _LAY_IN_PLACE,),
         oldest=4,  # the version before looks for them in the other table
     ),
     Step(about="one table of leases by name", statements=(_derived(LEASED),), oldest=5),
+    Step(
+        about="say which runs are outboxes",
+        statements=(_derived(SPELT_OUT) + _LAY_IN_PLACE.replace("r.outbox = wanted_outbox", f"r.{IS_OUTBOX}"),),
+        oldest=6,
+    ),
 )
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same

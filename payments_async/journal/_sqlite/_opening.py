@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SPELT_OUT, TABLES
 from payments_async.journal._faults import (
     JournalCorrupt,
     JournalError,
@@ -105,6 +105,7 @@ STEPS: tuple[Step, ...] = (
     Step(about="one queue for all handlers", statements=_QUEUED, oldest=3),
     Step(about="leave archived orders where they are", statements=IN_PLACE, oldest=4),
     Step(about="one table of leases by name", statements=LEASED, oldest=5),
+    Step(about="say which runs are outboxes", statements=SPELT_OUT, oldest=6),
 )
 
 

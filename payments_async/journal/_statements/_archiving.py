@@ -26,6 +26,7 @@ from payments_async.journal._statements._entries import (
     COLUMNS,
     FAILED_BY_NOTIFICATION,
     IS_HERE,
+    OUTBOX,
     Commit,
     PageReader,
     among,
@@ -142,10 +143,8 @@ def _thinned(commit: Commit, row: Row, archive: int) -> Sequence[object]:
 
 def _may_leave(connection: Connection, run: int, before: float) -> bool:
     """Whether orders of a run may leave one by one, or may all of them."""
-    single, state = connection.execute(
-        "SELECT coalesce(outbox = batch_id, FALSE), state FROM run WHERE id = ?", (run,)
-    ).fetchone()
-    if single:
+    kind, state = connection.execute("SELECT kind, state FROM run WHERE id = ?", (run,)).fetchone()
+    if kind == OUTBOX:
         return True
     return state == "ready" and connection.execute(_OTHER, (*bounds(run), before)).fetchone() is None
 

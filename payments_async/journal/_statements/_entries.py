@@ -53,6 +53,9 @@ def among(states: Collection[State]) -> str:
     return f"IN ({names})"
 
 
+# what a run is: a batch, or the single orders of an outbox, which never end
+BATCH, OUTBOX = "batch", "outbox"
+IS_OUTBOX = f"kind = '{OUTBOX}'"
 IS_HERE = "archive IS NULL"  # an order whose story is not in an archive
 IS_UNSETTLED = f"state {among(UNSETTLED)}"  # few at any time, and looked for
 # an order that failed, as a notification alone has told; a list that was read late enough ends the search
@@ -77,14 +80,14 @@ _CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transacti
     sent_before = CASE WHEN sent_before = 1 THEN 1 ELSE ? END, updated_at = ? WHERE id = ?"""
 # what an outbox has sent is known from its last sight on: it may be years old
 LOOK_SINCE = (
-    "CASE WHEN outbox = batch_id OR look_since < created_at THEN coalesce(look_since, created_at) ELSE created_at END"
+    f"CASE WHEN {IS_OUTBOX} OR look_since < created_at THEN coalesce(look_since, created_at) ELSE created_at END"
 )
 CLEAN = 2  # of ``sweep.counted``: 1 is a list that showed as many rows as the service counted
 LIFTED = "quarantine lifted"  # a decision
 _LIFTED = "SELECT 1 FROM resolution WHERE run = ? AND kind = ? AND at >= ? LIMIT 1"
 _RUNS = (
     "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
-    f"{LOOK_SINCE}, outbox, archived"
+    f"{LOOK_SINCE}, kind, outbox, archived"
 )
 
 
@@ -668,7 +671,9 @@ def _asked(connection: Connection, sql: str, values: Sequence[object]) -> dict[s
 
 def _run(connection: Connection, values: Sequence[Any]) -> Run:
     """A row of ``_RUNS`` as a run."""
-    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, *doubts, outbox, archived = values
+    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, *doubts, kind, outbox, archived = (
+        values
+    )
     quarantined_at, since = doubts
     total, amount = 0, Decimal(0)
     for count, part in connection.execute("SELECT count, total FROM progress WHERE run = ?", (number,)):
@@ -688,6 +693,7 @@ def _run(connection: Connection, values: Sequence[Any]) -> Run:
         quarantined_at=quarantined_at,
         awaits=None if quarantined_at is None else awaited(connection, number),
         look_since=since,
+        is_outbox=kind == OUTBOX,
         outbox=outbox,
         archived=archived,
     )

@@ -19,6 +19,7 @@ from payments_async.journal._records import Adoption, Evidence, Loaded, RunIdent
 from payments_async.journal._statements import _leases
 from payments_async.journal._statements._approvals import check_approved
 from payments_async.journal._statements._entries import (
+    BATCH,
     IS_HERE,
     MOST_ORDERS,
     Commit,
@@ -103,6 +104,8 @@ def begin_run(
     outbox: str | None,
     approvals: int | None = None,
     remembered: Sequence[ApprovalRule] = (),
+    *,
+    kind: str = BATCH,
 ) -> None:
     """Begin a batch, unless it is there.
 
@@ -112,6 +115,7 @@ def begin_run(
         approvals: How many persons must have approved it, if the journal asks for no more; ``None`` for what is no
             batch of anybody's, but the orders of an outbox one by one.
         remembered: Which rules this machine knows the journal, and the account's others, to have.
+        kind: What it is.
     """
     if approvals is not None:
         check_approved(commit, batch_id, source_digest, approvals, remembered)
@@ -129,10 +133,10 @@ def begin_run(
     at, since = (None, None) if restored is None else map(float, restored.split())  # it waits like the rest
     commit.execute(
         """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
-        created_at, outbox, quarantined_at, look_since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        created_at, kind, outbox, quarantined_at, look_since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (batch_id) DO UPDATE SET source_digest = excluded.source_digest
         WHERE run.state = 'loading' AND excluded.source_digest IS NOT NULL""",
-        (batch_id, *ours, source_digest, policy, epoch, uid, commit.now, outbox, at, since),
+        (batch_id, *ours, source_digest, policy, epoch, uid, commit.now, kind, outbox, at, since),
     )
 
 

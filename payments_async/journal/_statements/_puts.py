@@ -43,7 +43,9 @@ from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
     HELD_BACK,
+    IS_OUTBOX,
     MOST_ORDERS,
+    OUTBOX,
     Commit,
     among,
     awaited,
@@ -178,12 +180,12 @@ def open_outbox(
     """Begin an outbox, unless it is there: a run that never ends. Raises ``WrongAccount``, ``OrdersDiffer``."""
     record_unsent(commit, left)
     end_leases_of_the_dead(commit, dead)
-    begin_run(commit, name, identity, None, None, uid, name)
+    begin_run(commit, name, identity, None, None, uid, name, kind=OUTBOX)
     commit.execute(
-        "UPDATE run SET state = 'ready', ready_at = ? WHERE batch_id = ? AND outbox = ? AND state = 'loading'",
-        (commit.now, name, name),
+        f"UPDATE run SET state = 'ready', ready_at = ? WHERE batch_id = ? AND {IS_OUTBOX} AND state = 'loading'",  # noqa: S608
+        (commit.now, name),
     )
-    if run_columns(commit, name, "outbox")[0] != name:
+    if run_columns(commit, name, "kind")[0] != OUTBOX:
         raise OrdersDiffer(f"the journal holds a batch {name}; give the outbox another name", [])
 
 
@@ -470,7 +472,8 @@ def _outbox_run(commit: Commit, name: str) -> tuple[int, bool]:
         RunUnknown: There is none.
     """
     found = commit.execute(
-        "SELECT id, quarantined_at FROM run WHERE batch_id = ? AND outbox = ?", (name, name)
+        f"SELECT id, quarantined_at FROM run WHERE batch_id = ? AND {IS_OUTBOX}",  # noqa: S608 - no value in it
+        (name,),
     ).fetchone()
     if found is None:
         raise RunUnknown(f"the journal has no outbox {name}")
@@ -556,7 +559,8 @@ def doubt(commit: Commit) -> None:
 
     From the first thing that is open by what the file knows, or the last thing that it knows of.
     """
-    for run, name in commit.execute("SELECT id, batch_id FROM run WHERE outbox = batch_id").fetchall():
+    outboxes = commit.execute(f"SELECT id, batch_id FROM run WHERE {IS_OUTBOX}")  # noqa: S608 - no value in it
+    for run, name in outboxes.fetchall():
         first, last = bounds(run)
         (since,) = commit.execute(
             f"""SELECT min(updated_at) FROM (
@@ -662,13 +666,13 @@ def held_up(connection: Connection, name: str, now: float) -> HeldUp:
 def waiting(connection: Connection, name: str, now: float, owner: str | None) -> Sequence[Waiting]:
     """The runs of an outbox with chunks that are free to be claimed, or may be as soon as their holder dies."""
     found = connection.execute(
-        """SELECT r.batch_id, r.id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
+        f"""SELECT r.batch_id, r.id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
         count(*) FILTER (WHERE c.owner IS NOT NULL),
-        r.batch_id = r.outbox OR EXISTS (SELECT 1 FROM sweep s WHERE s.run = r.id AND s.ended_at IS NOT NULL
+        r.{IS_OUTBOX} OR EXISTS (SELECT 1 FROM sweep s WHERE s.run = r.id AND s.ended_at IS NOT NULL
             AND s.problem IS NULL AND s.doubted_at >= coalesce(r.quarantined_at, 0)),
         min(c.due_at) FILTER (WHERE c.due_at > ?), count(*) FILTER (WHERE c.owner = ? AND c.due_at < 0)
         FROM run r JOIN chunk c ON c.run = r.id AND c.state = 'open'
-        WHERE r.outbox = ? AND r.state = 'ready' GROUP BY r.id ORDER BY r.id""",
+        WHERE r.outbox = ? AND r.state = 'ready' GROUP BY r.id ORDER BY r.id""",  # noqa: S608 - no value in it
         (now, now, now, owner, name),
     ).fetchall()
     return tuple(

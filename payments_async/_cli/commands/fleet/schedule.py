@@ -111,7 +111,7 @@ def _known(
         assert routines.reports is not None
         count = 0
         for run in await journal.runs():
-            if run.outbox == name and run.batch_id != name:
+            if run.outbox == name and not run.is_outbox:
                 csv, html = (routines.reports / f"{_stem(run.batch_id)}-report.{kind}" for kind in ("csv", "html"))
                 await report(journal, run.batch_id, csv=csv, html=html, overwrite=True)
                 count += 1
