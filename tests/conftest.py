@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
-from memory import keep_files_in_memory
+from machine import PROCESSORS, keep_files_in_memory
 
 from payments_async.testing import mend_aioresponses
 
@@ -25,7 +25,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
-_MEASURED = 2  # of the tests of one function, in a file and in a database
+_FEW = 2  # of the tests of one function, in a file and in a database
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
@@ -39,25 +39,35 @@ def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "states" / str(next(_NUMBERS))))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """An option for a further Python: each of the functions is tried there, though not with all its parameters."""
+    parser.addoption("--few", action="store_true", help=f"{_FEW} tests of each function, in a file and in a database")
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Two processes for each processor: for half of its time a test waits for a disk, a timer or another process."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 2 * (processors or 1)
+    return 2 * PROCESSORS
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Measure what quick tests cover, and slow ones that say so: the others leave the work to other processes.
 
     To measure takes longer than the tests do, so of those that differ in their parameters alone a few are measured.
-    Each of the processes that share the tests begins with its share of the slow ones, so that all end together.
+    With ``--few`` the others are left out. Each of the processes that share the tests begins with its share of the slow
+    ones, so that all end together.
     """
+    times = Counter[tuple[str, bool]]()
+    further = set[pytest.Item]()
+    for item in items:
+        times[kind := (item.nodeid.partition("[")[0], "postgres" in item.nodeid)] += 1
+        if times[kind] > _FEW:
+            further.add(item)
+            item.add_marker("no_cover")
+    if config.getoption("--few"):
+        config.hook.pytest_deselected(items=list(further))
+        items[:] = [item for item in items if item not in further]
     marks = {item: item.get_closest_marker("slow") for item in items}
     slow, quick = [one for one, mark in marks.items() if mark], [one for one, mark in marks.items() if not mark]
-    times = Counter[tuple[str, bool]]()
-    for item in quick:
-        times[kind := (item.nodeid.partition("[")[0], "postgres" in item.nodeid)] += 1
-        if times[kind] > _MEASURED:
-            item.add_marker("no_cover")
     for item in slow:
         if not marks[item].kwargs.get("covered"):
             item.add_marker("no_cover")

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from explorer.judges import Judges
-from explorer.plans import DEFAULT, TINY
+from explorer.plans import DEFAULT, LONG, TINY
 from explorer.searches import search
 from explorer.worlds import Explored, Plan
+from machine import HAS_MANY
+
+PLANS = (*DEFAULT, LONG) if HAS_MANY else DEFAULT
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +39,7 @@ def states_after(plan: Plan, *words: str) -> dict[int, str]:
 
 @pytest.mark.parametrize(
     "plan",
-    [pytest.param(plan, id=plan.name, marks=() if plan is TINY else pytest.mark.slow) for plan in DEFAULT],
+    [pytest.param(plan, id=plan.name, marks=() if plan is TINY else pytest.mark.slow) for plan in PLANS],
 )
 def test_every_state_of_a_small_world(plan: Plan) -> None:
     """Each order is carried out once at most, nothing is forgotten, and from every state all of it ends."""

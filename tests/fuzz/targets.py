@@ -29,7 +29,7 @@ from fuzz.mutations import BATCH, TRAPS, Batch, many_octets, many_texts, octets,
 from hypothesis import example, given
 from hypothesis import strategies as st
 from journal.factories import order as journal_order
-from memory import keep_files_in_memory
+from machine import keep_files_in_memory
 from multidict import CIMultiDict
 from wire.answers import ANYTHING, ENVELOPES, EVERY_CALL, outcome
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from memory import keep_files_in_memory
+from machine import keep_files_in_memory
 
 if TYPE_CHECKING:
     import psycopg

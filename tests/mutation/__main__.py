@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from memory import keep_files_in_memory
+from machine import keep_files_in_memory
 from mutation import patches, verdicts
 from mutation.mutants import MUTANTS, Mutant
 from mutation.rooms import CHILDREN, DATABASES, comes_by, concerning

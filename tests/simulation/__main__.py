@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from memory import keep_files_in_memory
+from machine import keep_files_in_memory
 from simulation.columns import drawn
 from simulation.machines import Machine
 from simulation.plans import Blow, Plan

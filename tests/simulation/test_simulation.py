@@ -1,15 +1,15 @@
 """The whole package in one simulated process: whatever the seed lets happen, nothing is paid twice and nothing lost."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from machine import HAS_MANY
 
 TESTS = Path(__file__).parent.parent
 # of all faults, and how many of them one test takes; 1,500 take six minutes of two processors
-SEEDS, BLOCK = 1500 if (os.cpu_count() or 1) >= 4 else 300, 50
+SEEDS, BLOCK = 1500 if HAS_MANY else 200, 50
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")

@@ -1,8 +1,10 @@
-"""The files of tests in the memory of the machine, where there is room: an fsync costs nothing there."""
+"""What the machine has for tests: processors, and memory for their files, where an fsync costs nothing."""
 
 import os
 import tempfile
 
+PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+HAS_MANY = PROCESSORS >= 4  # else the longest tests would take half an hour
 _PLACE = "/dev/shm"
 _ENOUGH = 4 << 30  # bytes; all tests at once hold less than a third of that
 
