@@ -25,7 +25,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
-_FEW = 2  # of the tests of one function, in a file and in a database
+_MEASURED, _FEW = 4, 2  # of the tests of one function that differ in their parameters
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
@@ -41,7 +41,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """An option for a further Python: each of the functions is tried there, though not with all its parameters."""
-    parser.addoption("--few", action="store_true", help=f"{_FEW} tests of each function, in a file and in a database")
+    parser.addoption("--few", action="store_true", help=f"{_FEW} tests of each function and database")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -52,20 +52,23 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Measure what quick tests cover, and slow ones that say so: the others leave the work to other processes.
 
-    To measure takes longer than the tests do, so of those that differ in their parameters alone a few are measured.
-    With ``--few`` the others are left out. Each of the processes that share the tests begins with its share of the slow
-    ones, so that all end together.
+    To measure takes as long as the tests do, so of those that differ in their parameters alone a few are measured, in a
+    file. With ``--few`` only a few are run. Each of the processes that share the tests begins with its share of the
+    slow ones, so that all end together.
     """
     times = Counter[tuple[str, bool]]()
-    further = set[pytest.Item]()
+    few = []
     for item in items:
-        times[kind := (item.nodeid.partition("[")[0], "postgres" in item.nodeid)] += 1
-        if times[kind] > _FEW:
-            further.add(item)
+        name, _, parameters = item.nodeid.partition("[")
+        is_beside_a_file = "postgres" in parameters
+        times[name, is_beside_a_file] += 1
+        if is_beside_a_file or times[name, is_beside_a_file] > _MEASURED:
             item.add_marker("no_cover")
+        if times[name, is_beside_a_file] <= _FEW:
+            few.append(item)
     if config.getoption("--few"):
-        config.hook.pytest_deselected(items=list(further))
-        items[:] = [item for item in items if item not in further]
+        config.hook.pytest_deselected(items=[*{*items} - {*few}])
+        items[:] = few
     marks = {item: item.get_closest_marker("slow") for item in items}
     slow, quick = [one for one, mark in marks.items() if mark], [one for one, mark in marks.items() if not mark]
     for item in slow:

@@ -80,7 +80,7 @@ def test_each_example_has_a_test() -> None:
     assert alone | folders | shop | synchronous | workers | withdrawals == programs
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_payouts() -> None:
     """Each of the three is settled; the answer that was lost is found in the list."""
     first, second, third = printed("payouts.py")
@@ -88,7 +88,7 @@ def test_payouts() -> None:
     assert re.search(r" the answer was lost, and the service has it as \S+$", second)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_collecting() -> None:
     """Each invoice is heard of once, in whichever sequence; the one that was asked for twice as well."""
     expected = [
@@ -99,14 +99,14 @@ def test_collecting() -> None:
     assert expected == sorted(printed("collecting/shop.py"))
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_two_tenants() -> None:
     """The same request id is paid once for each of them, and neither is worked with the other one's journal."""
     expected = [f"{name}: successful, paid 1 time" for name in ("north", "south")] + ["refused: WrongAccount"]
     assert expected == printed("tenants/two_tenants.py")
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @needs_openssl
 def test_a_network_of_its_own() -> None:
     """Both calls go through the proxy and are told to the hook; who shows no certificate gets no answer."""
@@ -163,7 +163,7 @@ def test_the_receiver_in_an_aiohttp_application() -> None:
     assert "TransactionSucceeded" == kind
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @needs_fastapi
 def test_the_receiver_in_a_fastapi_application() -> None:
     """The same through ASGI."""
@@ -172,7 +172,7 @@ def test_the_receiver_in_a_fastapi_application() -> None:
     assert answer.startswith('200 {"TransactionId":"t-1"')
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @needs_fastapi
 async def test_the_fastapi_application_served_by_its_own_command() -> None:
     """As its docstring says; with and without a trailing slash, and it ends when it is told to."""
@@ -364,7 +364,7 @@ def test_the_units_of_systemd_are_understood(tmp_path: Path) -> None:
     assert len(names) == 4
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @needs_nginx
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_the_receiver_behind_nginx(tmp_path: Path, number: signal.Signals) -> None:

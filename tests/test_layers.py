@@ -204,7 +204,7 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_imports_go_downwards_only() -> None:
     """Every module keeps to its layer, and every outside library to its room."""
     found = chain.from_iterable(
@@ -228,7 +228,7 @@ PARTS = ("clocks", "loops", "networks", "processes", "threads")
 ONE_MACHINE = {f"{PACKAGE}.testing._simulation.{one}" for one in PARTS}
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_no_module_imports_itself_over_others() -> None:
     """Within a room too there is a sequence in which its modules can be read."""
     paths = {_module(path): path for path in ROOT.rglob("*.py")}
@@ -450,7 +450,7 @@ BEGINNERS = {
 BEGINNING = {"create_task", "ensure_future", "TaskGroup", "Thread", "Timer"}
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_tasks_begin_in_one_place() -> None:
     """What lives longer than a call has an owner that notices its end; all others are named, with the reason."""
     found = {

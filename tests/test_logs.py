@@ -191,13 +191,13 @@ def page() -> str:
     return INTRODUCTION + HEAD + "\n".join(rows) + "\n"
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_every_line_of_the_log_is_in_the_documentation() -> None:
     """Whoever writes an alarm finds there what may be said; ``python tests/test_logs.py`` writes it down anew."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_every_line_tells_by_itself_what_it_is_about() -> None:
     """A formatter that shows the message alone shows which order, batch or event it is."""
     mute = [
@@ -209,7 +209,7 @@ def test_every_line_tells_by_itself_what_it_is_about() -> None:
     assert [] == mute
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_an_order_is_named_wherever_one_is_known() -> None:
     """An alarm about an order can be searched for by its request id, which stands beside the line."""
     about = [line for line in lines() if any("order %s" in text or "unknown: %s" in text for text in line.texts)]

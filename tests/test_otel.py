@@ -431,7 +431,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_a_global_provider_that_is_set_late_is_noticed() -> None:
     """Within a second: the calls before it are made as if nobody watched, those after it are spans."""
     done = subprocess.run([sys.executable, "-c", _SET_LATE], capture_output=True, text=True, check=False)

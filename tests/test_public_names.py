@@ -221,7 +221,7 @@ def test_a_name_that_is_not_there_is_told_as_ever() -> None:
     assert {"PaymentsSession", "OutcomeUnknown"} <= set(dir(payments_async))
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_no_class_name_is_given_twice() -> None:
     """Who reads a name in the code thinks of one class. The sandbox, a reading of its own, has its own names."""
     homes: dict[str, set[str]] = {}

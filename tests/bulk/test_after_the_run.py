@@ -201,7 +201,7 @@ _destinations = st.one_of(
 )
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     st.lists(
@@ -254,7 +254,7 @@ async def test_whatever_an_order_says_it_is_tried_again_word_for_word_or_left_ou
         )
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=20), st.integers(1, 30))
 def test_the_ids_of_retries_lead_back_to_the_first(first: str, times: int) -> None:
     """One after the other, whatever the first is called."""

@@ -25,7 +25,7 @@ def calls(name: str) -> Iterator[ast.expr]:
                 yield from node.args[:1]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_every_point_there_is_has_a_name_in_the_list() -> None:
     """The list is what is struck below: a point that is added to the package and not to it fails here."""
     queued = (*calls("submit"), *calls("_submit"), *calls("_claim"))

@@ -59,7 +59,7 @@ async def read_apart(path: Path) -> tuple[str, int]:
     return "\n".join(said), int(memory)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("cell", ["XFD1048576", "CZ1048576", "A1048576"])
 async def test_a_cell_far_away_is_told(workbook: Path, cell: str) -> None:
@@ -79,7 +79,7 @@ async def test_empty_cells_far_away_do_no_harm(workbook: Path) -> None:
     assert (3, ()) == (len(list(batch.orders)), batch.problems)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize(
     ("part", "fill"),
@@ -143,7 +143,7 @@ async def test_a_reader_that_is_ended_is_told(workbook: Path, monkeypatch: pytes
         await read_batch(workbook)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "less"), [("_MEMORY = 3 * 2**30", "_MEMORY = 100 * 2**20"), ("_SECONDS = 240", "_SECONDS = 1")]
 )

@@ -47,7 +47,7 @@ async def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert large < 16 * 2**20
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_ids_are_compared_from_disk_as_from_memory() -> None:
     """However early they leave the memory, the same repeats are found."""
     ids = [f"R{number % 700}" for number in range(2_000)]

@@ -41,7 +41,7 @@ async def carried_out(here: World, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_batch_is_sent_once_and_the_same_command_changes_nothing(here: World) -> None:
     """A second and a third run of the same orders send nothing."""
     first = await run_batch(here.payments, here.journal, BATCH, payouts(600))
@@ -155,7 +155,7 @@ async def test_a_journal_of_another_service_is_refused(here: World) -> None:
         assert 0 == len(other.ledger)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_cancelling_at_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """A run that is cancelled again and again gets through, with each order sent at most once."""
     chance = random.Random(11)
@@ -188,7 +188,7 @@ async def test_a_run_that_is_broken_off_while_it_waits_for_an_answer(here: World
     await here.check(1)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_two_processes_share_a_batch(tmp_path: Path) -> None:
     """Two runs on one file at once divide the chunks; each returns when all is through."""
     async with (
@@ -273,7 +273,7 @@ async def test_a_service_that_swallows_orders_makes_a_handful_unknown(here: Worl
     assert 500 == done.counts["planned"] + done.counts["unknown"]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_refused_credentials_stop_the_run_and_fail_no_order(here: World) -> None:
     """In the middle of a run the key is withdrawn: it stops, says so, and the rest is still planned."""
 
@@ -298,7 +298,7 @@ async def test_tokens_that_are_revoked_again_and_again_stop_nothing(here: World)
     await here.check(120)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_stop_finishes_what_is_under_way(here: World) -> None:
     """Asked to stop, a run begins nothing more and leaves nothing unknown; the next one goes on at once."""
     here.sandbox.script(Fault.SLOW, times=None, on="money", seconds=0.05)

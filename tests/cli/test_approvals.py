@@ -183,7 +183,7 @@ async def test_what_was_tried_again_is_not_paid_in_another_way(run: Run, sandbox
     assert (True, "-R2 of batch again" in second.said) == ("nothing to write" in second.said, True)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_four_eyes_from_the_first_day(run: Run, run_on_terminal: Run) -> None:
     """The rule may be set before anything is paid: the journal is made for it, once somebody says so."""
     rule = ("bulk", "approvals", *IN, "--needed", "1", *RULE)
@@ -194,7 +194,7 @@ async def test_four_eyes_from_the_first_day(run: Run, run_on_terminal: Run) -> N
     assert "1 approval needed for each batch" in (await run("bulk", "approvals", *IN)).said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_rule_is_not_given_up_in_a_hurry(run: Run, run_on_terminal: Run) -> None:
     """Who asks for less is shown whose rule it was, and asked; a rule as strict as before is set at once."""
     strict = ("--needed", "1", "--who", "C. Board", "--why", "four eyes")

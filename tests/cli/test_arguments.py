@@ -15,7 +15,7 @@ async def test_an_argument_that_is_no_utf_8_is_refused_in_one_sentence(
     assert (2, "", True, 1) == (ran.status, ran.out, ran.err.startswith(said), len(ran.err.splitlines()))
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_an_argument_in_utf_8_is_none_of_these_in_any_language(run_process: Run) -> None:
     """An order whose id has an umlaut is looked for."""
     ran = await run_process("explain", "Müller", LC_ALL="C")

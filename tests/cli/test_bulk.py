@@ -328,7 +328,7 @@ async def test_a_contradiction_is_acknowledged_for_machines(run: Run, contradict
     assert (1, "A. Clerk", "letter of 3 May") == (len(done["contradictions"]), done["who"], done["why"])
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_contradiction_that_comes_while_the_question_stands_is_not_acknowledged(
     run_on_terminal: Run, contradicted: None
 ) -> None:

@@ -123,7 +123,7 @@ async def test_guesses_are_shown_and_never_sent_unseen(run: Run, sandbox: Sandbo
     assert (0, 3) == (sent.status, len(sandbox.ledger))
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "status", "words"), [("y\n", 0, "--guess-items"), ("n\n", 2, "no such column")])
 async def test_guesses_are_offered_where_somebody_can_be_asked(
     run_on_terminal: Run, here: Path, typed: str, status: int, words: str
@@ -134,7 +134,7 @@ async def test_guesses_are_offered_where_somebody_can_be_asked(
     assert "Rows name no item. Take these guesses? [y/N]" in ran.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_plan_is_compared_with_last_month(run: Run, here: Path) -> None:
     """By the batch of the journal or its file; nobody is named."""
     await sent_october(run)
@@ -195,7 +195,7 @@ async def test_orders_of_derived_ids_are_named_by_their_rows(run: Run, here: Pat
     assert 36 == len(document["problems"][0]["request_id"])
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_who_is_asked_finds_the_rows(run_on_terminal: Run, sandbox: Sandbox, here: Path) -> None:
     """Before money moves the orders are named so that they can be found in the file, and the concerns once more."""
     with_ids = ("october.csv", "--batch-id", "october", *KEPT, *MAPPED[:2], "--map", "request_id=Idara", *MAPPED[2:])
@@ -313,7 +313,7 @@ async def test_free_text_is_sent_only_where_it_is_mapped(run: Run, sandbox: Sand
     assert "Remarks message (--map) the service and the beneficiary" in sent.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_who_is_asked_sees_the_messages(run_on_terminal: Run, sandbox: Sandbox, here: Path) -> None:
     """In full, beside whom they go to, and with the number that the money goes to."""
     write("october.csv", "Amber B;0772000001;1000;dismissed - last pay")

@@ -83,7 +83,7 @@ async def test_a_run_sends_each_order_once_and_says_how_they_stand(run: Run, san
     assert [] == sandbox.duplicates()
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "status", "executions"),
     [pytest.param("y\n", 0, ORDERS, id="yes"), pytest.param("n\n", 5, 0, id="no")],
@@ -101,7 +101,7 @@ async def test_a_terminal_is_asked(
     assert 10 == len(re.findall(r"\+256\d{9} +[A-Z]\w+ \w+", shown)), "the largest, in full"
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_who_is_asked_may_have_it_masked(run_on_terminal: Run, payroll: str) -> None:
     """With --mask no name and no number is on the screen."""
     ran = await run_on_terminal("bulk", "run", payroll, *SENT, "--mask", typed="y\nn\n")
@@ -110,7 +110,7 @@ async def test_who_is_asked_may_have_it_masked(run_on_terminal: Run, payroll: st
     assert not re.search(r"256\d{9}|Brightwater", shown)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_who_is_asked_may_see_everybody(run_on_terminal: Run, sandbox: Sandbox, payroll: str) -> None:
     """With --show-personal each payout stands there in full; a no sends none of them."""
     ran = await run_on_terminal("bulk", "run", payroll, *SENT, "--show-personal", typed="y\nn\n")
@@ -132,7 +132,7 @@ async def test_a_journal_that_is_not_there_is_not_made_by_itself(run: Run, sandb
     assert (0, False) == (again.status, "new journal" in again.said)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_terminal_is_asked_whether_a_journal_may_be_made(
     run_on_terminal: Run, sandbox: Sandbox, payroll: str
 ) -> None:
@@ -184,7 +184,7 @@ async def test_a_machine_that_cannot_remember_says_so(run: Run, sandbox: Sandbox
     assert "this machine keeps no memory of the journal outside of its own folder" in ran.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_bad_rows_stop_everything_unless_they_are_left_out(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """One bad row: nothing is sent; with --skip-bad the others are, and the same command changes nothing more."""
     change(payroll, ",60000,", ",-60000,")
@@ -237,7 +237,7 @@ async def test_refused_credentials_stop_a_run(run: Run, sandbox: Sandbox, payrol
     assert (5, 0) == (ran.status, len(sandbox.ledger))
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_drains_and_the_same_command_goes_on(
     run: Run, sandbox: Sandbox, payroll: str, number: signal.Signals
@@ -259,7 +259,7 @@ async def test_a_signal_drains_and_the_same_command_goes_on(
     assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """What may have left is unknown then, never sent again, and found by its evidence."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=600)
@@ -307,7 +307,7 @@ async def all_it_says(process: Process, words: str, meanwhile: Callable[[], Awai
     return " ".join((said + (out + err).decode()).split())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_run_says_for_whom_it_waits(run: Run, sandbox: Sandbox, payroll: str, held: Chunk) -> None:
     """In a pipe: who holds the rest, and for how long."""
     process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal")
@@ -338,7 +338,7 @@ def seconds_told(shown: str) -> list[int]:
     return [int(left) for left in re.findall(r"waiting for the lease of elsewhere:4711:dead, (\d+) s left", shown)]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_terminal_counts_the_seconds_down(
     run_on_terminal: Run, sandbox: Sandbox, payroll: str, held: Chunk
 ) -> None:
@@ -360,7 +360,7 @@ async def test_a_terminal_counts_the_seconds_down(
     assert "waiting" not in ran.out.split(f"{ORDERS}/{ORDERS}")[-1]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Whoever wrote the orders down holds them too, until it gives no sign any more."""
     async with SqliteJournal("j.sqlite") as journal:

@@ -56,7 +56,7 @@ async def test_the_same_seed_meets_the_same_trouble(run: Run, tmp_path: Path) ->
     }
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_pipe_gets_plain_lines(run_process: Run, tmp_path: Path) -> None:
     """Without a terminal there is no bar, no colour and no blank at the end of a line."""
     ran = await run_process("demo", "--file", batch(tmp_path, 40), "--faults", "none")

@@ -199,7 +199,7 @@ async def test_without_its_service_a_run_cannot_be_finished(run: Run, sandbox: S
     assert (35, 1) == tuple(kept["progress"]["outcomes"][state]["orders"] for state in ("planned", "unknown"))
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_fresh_begins_anew_and_ends_the_old_service(run: Run, sandbox: Sandbox, half: DemoFolder) -> None:
     """On demand, with other settings; the unfinished one is put aside."""
     ended = asyncio.create_task(sandbox.ended())
@@ -225,7 +225,7 @@ async def test_two_demos_at_a_time_need_two_directories(run: Run, left: Left) ->
     assert (2, True) == (ran.status, "another demo is under way in payments-async-demo; wait for it" in ran.said)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_run_of_which_nothing_was_sent_is_begun_anew(run: Run, half: DemoFolder) -> None:
     """It was killed before its orders were written down: there is nothing to go on with and nothing to keep."""
     half.journal.unlink()

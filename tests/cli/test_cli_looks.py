@@ -271,7 +271,7 @@ async def test_the_version_is_told(run: Run) -> None:
     assert (0, f"payments-async {__version__}\n") == attrs.astuple(await run("--version"))[:2]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_a_shell_completes_commands_and_their_options() -> None:
     """By what --install-completion puts in place, which asks the program itself."""
 
@@ -287,7 +287,7 @@ def test_a_shell_completes_commands_and_their_options() -> None:
     assert ["--amount", "--airtime", "--area", "--app-key", "--authorization"] == offered("pay --a")
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_help_imports_no_command() -> None:
     """Whoever asks what there is does not wait for all of it; whoever names a command waits for that one."""
     ask = (
@@ -317,7 +317,7 @@ def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capf
     assert "pip install 'payments-async[cli]'" in said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_standard_files_that_were_closed(tmp_path: Path, closed: str) -> None:
     """As by a scheduler. The status is what it would be, and no other file comes to stand in their place."""

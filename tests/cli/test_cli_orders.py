@@ -59,7 +59,7 @@ async def test_nobody_to_ask_means_nothing_is_sent(run: Run, sandbox: Sandbox) -
     assert "--yes: needed where there is no terminal" in ran.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "status", "executions"),
     [pytest.param("y\n", 0, 1, id="yes"), pytest.param("n\n", 5, 0, id="no"), pytest.param("\n", 5, 0, id="nothing")],
@@ -75,7 +75,7 @@ async def test_a_terminal_is_asked(
     assert "Grace" not in told
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_question_is_masked_where_that_is_asked_for(run_on_terminal: Run) -> None:
     """With --mask, as before others who look at the screen."""
     ran = await run_on_terminal(*PAY, *OURS, "--mask", typed="n\n")
@@ -83,7 +83,7 @@ async def test_a_question_is_masked_where_that_is_asked_for(run_on_terminal: Run
     assert not [person for person in ("Grace", "Akello", "256772000") if person in ran.out]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal: Run, sandbox: Sandbox) -> None:
     """Who breaks it off there is told so."""
     ran = await run_on_terminal(*PAY, *OURS, typed=CTRL_C, meanwhile=lambda: None)

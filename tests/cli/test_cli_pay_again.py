@@ -156,7 +156,7 @@ async def test_a_collection_again_is_told_and_not_requested(run: Run, sandbox: S
     assert 1 == sandbox.executions("bill-1")
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_two_commands_at_once_send_one_payout(sandbox: Sandbox) -> None:
     """Both tell of it."""
     processes = [await started(sandbox, *PAY) for _ in range(2)]
@@ -281,7 +281,7 @@ async def test_a_mistyped_journal_is_not_made(run: Run, sandbox: Sandbox, tmp_pa
     assert f"new journal {name}: it knows no earlier payment" in made.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_terminal_is_asked_before_a_named_journal_is_made(
     run_on_terminal: Run, sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -387,7 +387,7 @@ async def test_the_journal_of_another_account_is_refused(run: Run, sandbox: Sand
     assert "--journal: it belongs to user" in ran.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_ctrl_c_in_the_middle_says_what_is_known(run: Run, sandbox: Sandbox) -> None:
     """Once finishes what is under way; and the same command tells of it."""
     sandbox.script(Fault.SLOW, on="payout", seconds=1.5)
@@ -400,7 +400,7 @@ async def test_ctrl_c_in_the_middle_says_what_is_known(run: Run, sandbox: Sandbo
     assert b"accepted" in out
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_ctrl_c_twice_says_that_it_is_unknown(run: Run, sandbox: Sandbox) -> None:
     """It is broken off and never sent again: the same command looks it up."""
     sandbox.script(Fault.SLOW, on="payout", seconds=600)

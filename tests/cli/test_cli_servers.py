@@ -50,7 +50,7 @@ async def line_with(stream: asyncio.StreamReader | None, words: str) -> str:
     return line
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_the_sandbox_serves_until_stopped(run: Run, number: signal.Signals) -> None:
     """Its settings work with the other commands, and stopping it is no failure."""
@@ -62,7 +62,7 @@ async def test_the_sandbox_serves_until_stopped(run: Run, number: signal.Signals
         assert 0 == await asyncio.wait_for(process.wait(), 60)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_sandbox_that_nobody_asks_ends_by_itself() -> None:
     """So that one which was forgotten does not live for ever; the other way is to ask it to end."""
     async with started("sandbox", "--port", "0", "--idle", "1") as process:
@@ -71,7 +71,7 @@ async def test_a_sandbox_that_nobody_asks_ends_by_itself() -> None:
         assert 0 == await asyncio.wait_for(process.wait(), 60)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_reader_that_hangs_up_ends_it_quietly(sandbox: Sandbox) -> None:
     """`payments-async products | head -1` is no error of the program."""
     process = await asyncio.create_subprocess_shell(
@@ -139,7 +139,7 @@ async def test_a_receiver_that_redirects_is_told(run: Run) -> None:
     assert "needs a route beside it" in sent.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize("senders", [(), ("--sender", "192.0.2.1")], ids=["the documented ones", "another one"])
 async def test_a_stranger_is_refused(run: Run, senders: tuple[str, ...]) -> None:
     """This machine is no sender unless it is named: behind a proxy here, everybody would come from it."""
@@ -200,7 +200,7 @@ async def test_old_notifications_are_pruned(run: Run, tmp_path: Path) -> None:
         assert 2 == (await run("ipn", "prune", f"--older-than={wrong}", "--journal", path)).status
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_whom_a_receiver_refuses_is_said(run: Run) -> None:
     """With the address and the reason, at the end of all."""
     async with started("ipn", "serve", "--port", "0", "--sender", "10.0.0.1") as process:
@@ -215,7 +215,7 @@ async def test_whom_a_receiver_refuses_is_said(run: Run) -> None:
         assert 0 == await asyncio.wait_for(process.wait(), 60)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "path", "words", "remedy"),
     [

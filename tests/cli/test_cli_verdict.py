@@ -148,7 +148,7 @@ async def test_every_outcome_is_told_with_what_it_rests_on(world: World) -> None
     assert (2, Decimal(2000), ["D-3"]) == (len(successful), sum(successful), parked)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_long_ledger_is_read_to_its_end(world: World) -> None:
     """It comes in pages of a thousand rows."""
     orders = [order(f"D-{number:04}") for number in range(1, 1202)]

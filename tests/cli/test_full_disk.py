@@ -49,7 +49,7 @@ async def ran(
     return Ran(process.returncode or 0, (said or b"").decode(), (errors or b"").decode())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize("full", ["o", "oe", "e"])
 async def test_a_run_goes_on_where_a_disk_is_full(sandbox: Sandbox, payroll: tuple[str, ...], full: str) -> None:
     """It sends what it was asked to send, and tells of it where that can be done."""
@@ -61,7 +61,7 @@ async def test_a_run_goes_on_where_a_disk_is_full(sandbox: Sandbox, payroll: tup
         assert "accepted 3 6,000" in told.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_the_document_of_a_run_is_told_elsewhere(sandbox: Sandbox, payroll: tuple[str, ...]) -> None:
     """Whether the disk is full, or the reader of a pipe has gone while the orders were sent."""
     full = await ran(sandbox, *payroll, "--json", full="o")
@@ -83,7 +83,7 @@ async def test_every_command_says_that_a_disk_is_full(sandbox: Sandbox, command:
     assert not [words for words in ("Traceback", "report it") if words in told.err]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_list_ends_with_its_reader(sandbox: Sandbox) -> None:
     """Nothing that was done is lost, so it is not told elsewhere."""
     pipe = gone()

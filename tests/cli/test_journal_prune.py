@@ -73,7 +73,7 @@ async def test_old_orders_leave_and_are_known_still(run: Run, sandbox: Sandbox, 
     assert (0, None) == (nothing.status, json.loads(nothing.out)["archive"])
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "status", "left"), [pytest.param("y\n", 0, ORDERS, id="yes"), pytest.param("n\n", 5, 0, id="no")]
 )

@@ -103,7 +103,7 @@ def begun(sandbox: Sandbox) -> int:
     return sum("/payouts/" in one.path for one in sandbox.requests)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_orders_of_an_application_and_a_file_are_sent_by_whoever_works_the_outbox(
     run: Run, sandbox: Sandbox, payroll: str
 ) -> None:
@@ -135,7 +135,7 @@ async def test_a_file_is_put_once(run: Run, sandbox: Sandbox, payroll: str) -> N
     assert 0 == begun(sandbox)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "status", "orders"),
     [pytest.param("y\ny\n", 0, ORDERS, id="yes"), pytest.param("y\nn\n", 5, 0, id="no")],
@@ -219,7 +219,7 @@ async def test_a_port_that_is_taken_is_named(run: Run, sandbox: Sandbox, payroll
     assert f"--health: port {port} cannot be listened on" in ran.said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_sigterm_while_sending_finishes_what_is_under_way(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Nothing is unknown, what was not begun is planned, and whoever works next sends it at once."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.3)
@@ -238,7 +238,7 @@ async def test_sigterm_while_sending_finishes_what_is_under_way(run: Run, sandbo
     assert (0, []) == ((await ended(again)).status, sandbox.duplicates())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Status 5; what may have left is unknown, and told so."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=600)
@@ -257,7 +257,7 @@ async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: S
     assert (4, True) == (status.status, "unknown since" in status.said)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_two_at_once_share_the_work(sandbox: Sandbox, payroll: str) -> None:
     """Each order once."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.05)
@@ -333,7 +333,7 @@ async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, san
     assert 0 == (await ended(process)).status
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_paused_outbox_takes_orders_and_sends_none(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Until a person resumes it; the first reason stands, and `status` tells it with 5."""
     await put(sandbox, 1)
@@ -355,7 +355,7 @@ async def test_a_paused_outbox_takes_orders_and_sends_none(run: Run, sandbox: Sa
     assert "was not paused; nothing was changed" in (await run("outbox", "resume", *IN, *SIGNED)).said
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_rule_pauses_it_and_a_person_lets_it_go_on(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """The limit of a day: what would exceed it waits."""
     await put(sandbox, 3)
@@ -376,7 +376,7 @@ async def test_a_rule_pauses_it_and_a_person_lets_it_go_on(run: Run, sandbox: Sa
     assert (0, []) == ((await ended(process)).status, sandbox.duplicates())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_refused_credentials_are_said_and_touch_no_order(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """It goes on trying until it is stopped; then others may send them."""
     await put(sandbox, 2)
@@ -478,7 +478,7 @@ async def test_status_of_what_is_not_there_names_the_remedy(run: Run, sandbox: S
     assert 0 == (await run("outbox", "status", *IN, "--name", "tips")).status
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_status_on_a_terminal(run_on_terminal: Run, sandbox: Sandbox, payroll: str) -> None:
     """The same figures, in a table that fits."""
     await put(sandbox, 3)
@@ -489,7 +489,7 @@ async def test_status_on_a_terminal(run_on_terminal: Run, sandbox: Sandbox, payr
     assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 110 for line in ran.out.splitlines())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_terminal_shows_the_work_on_one_line_that_stays(
     run_on_terminal: Run, sandbox: Sandbox, payroll: str
 ) -> None:
@@ -507,7 +507,7 @@ async def test_a_terminal_shows_the_work_on_one_line_that_stays(
     assert "stopped; outbox holds 3 " in " ".join(ran.out.split())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.usefixtures("payroll")
 async def test_the_rate_of_all_processes(run: Run, sandbox: Sandbox) -> None:
     """It is shown, with those that ask for another one; the journal keeps it, until somebody asks for another."""

@@ -172,7 +172,7 @@ async def test_a_machine_without_a_keyring(run: Run, kept: Drawer) -> None:
     assert 0 == (await run("account")).status
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_secret_is_typed_unseen(run_on_terminal: Run, file: Path) -> None:
     """Ctrl-C in its place changes nothing, and is no traceback."""
     write(file, "[default]\n")

@@ -163,7 +163,7 @@ async def test_a_program_that_hangs(run: Run) -> None:
     assert (0, True) == (ran.status, "no end after 10 s" in ran.said)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_an_outbox_that_is_paused_while_it_is_worked(run: Run, sandbox: Sandbox, ear: Ear, address: str) -> None:
     """Somebody hears at once that it needs a person, and hears its end."""
     process = await asyncio.create_subprocess_exec(

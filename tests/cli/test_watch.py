@@ -146,7 +146,7 @@ async def test_a_parked_order_is_written_off(payroll: None) -> None:
         ]
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_decision_that_somebody_else_has_to_approve(payroll: None) -> None:
     """Where the journal asks for approvals the page sends nothing again: it proposes, and does it once approved."""
     async with watched() as page:
@@ -295,7 +295,7 @@ async def test_there_is_no_journal(run: Run, tmp_path: Path) -> None:
     assert (2, True) == (ran.status, "there is no file" in ran.said)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_the_command_serves_until_stopped(payroll: None, sandbox: Sandbox) -> None:
     """It tells its address, which is of this machine; stopping it is no failure."""
     process = await asyncio.create_subprocess_exec(

@@ -110,7 +110,7 @@ async def test_an_answer_ends_the_silence_but_no_error_of_the_service(sandbox: S
         assert 0.0 == payments.silent_for
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_reconciliation_tells_how_far_it_is(run: Run, sandbox: Sandbox, tmp_path: Path) -> None:
     """Pages, single records and waits are told one by one, and never go down."""
     path = tmp_path / "j.sqlite"

@@ -209,7 +209,7 @@ async def test_what_is_due_is_done_by_one_of_two_machines(journals: list[Postgre
     assert {False} == set(overlaps)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 def test_whoever_has_no_fleet_does_not_load_it() -> None:
     """Neither the package nor the command line brings PGQueuer."""
     modules = "payments_async.outbox, payments_async.bulk, payments_async._cli.app"

@@ -130,7 +130,7 @@ async def test_what_comes_after_the_journal_closed_is_not_stored(tmp_path: Path)
         await receiver.aclose()
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @pytest.mark.parametrize("owner", [None, "billing"])
 async def test_workers_of_a_preloaded_application_are_two_receivers(tmp_path: Path, owner: str | None) -> None:
     """The end of one leaves the other what it holds: an event under way is not handled a second time."""

@@ -324,7 +324,7 @@ _WITHOUT_AMOUNT = b'{"transactionId":"t","subscriptionId":"s","accountId":"a","R
 _IDS = "transactionId=t&subscriptionId=s&accountId=a&requestId=r"
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @settings(deadline=None, max_examples=500)
 @given(deliveries(), st.sampled_from([UTC, ZoneInfo("Africa/Kampala")]))
 def test_the_quick_way_and_the_thorough_way_agree(delivery: tuple[bytes, str], timezone: Any) -> None:
@@ -457,7 +457,7 @@ def test_a_wrong_type_is_never_read_as_absent(name: str) -> None:
         assert event is None or not is_absent, (spelling, value)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @settings(deadline=None)
 @given(values)
 def test_no_json_breaks_the_parser(value: Any) -> None:

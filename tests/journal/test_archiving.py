@@ -579,7 +579,7 @@ async def test_an_order_of_which_more_was_learned_meanwhile_stays(journal: Journ
     assert (1, 2) == ((await journal.run(SHOP)).archived, (await journal.progress(SHOP)).total)
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_an_archiving_that_is_cancelled_can_be_done_again(journal: Journal, clock: Clock, file: Path) -> None:
     """Whenever that was: each order is in the journal or whole in a file."""
     await end(journal, 400)
@@ -626,7 +626,7 @@ async def test_another_journal_cannot_send_what_has_left_this_one(
             await second.load(BATCH, orders(2), owner="loader")
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_what_left_amounts_to_what_was_there(journal: Journal, clock: Clock, file: Path) -> None:
     """More than a page, in more than one batch and an outbox: each order once, sums as before."""
     await end(journal, 400)

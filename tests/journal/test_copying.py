@@ -403,7 +403,7 @@ async def test_a_copy_that_fails(move: Move, moment: str) -> None:
     await move.copied()
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_place_that_is_taken_at_the_last_moment(move: Move) -> None:
     """By another journal: the copy fails, and the journal can be worked where it is."""
     async with move.here() as journal:

@@ -27,7 +27,7 @@ def inbox(due: Sequence[float] = ()) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 50.0, NOW, NOW + 1e-6, WAITING, 1e9])), st.integers(1, 20))
 def test_what_is_due_is_taken_in_the_sequence_of_its_moments(due: Sequence[float], limit: int) -> None:

@@ -382,7 +382,7 @@ class JournalMachine(RuleBasedStateMachine):
 JournalMachine.TestCase.settings = settings(
     max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestJournal = pytest.mark.slow(covered=True)(JournalMachine.TestCase)
+TestJournal = pytest.mark.slow(JournalMachine.TestCase)
 
 
 class PostgresMachine(JournalMachine):

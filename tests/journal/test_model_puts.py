@@ -239,7 +239,7 @@ class PutMachine(RuleBasedStateMachine):
 PutMachine.TestCase.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-TestPuts = pytest.mark.slow(covered=True)(PutMachine.TestCase)
+TestPuts = pytest.mark.slow(PutMachine.TestCase)
 
 
 class PostgresPutMachine(PutMachine):

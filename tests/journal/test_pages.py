@@ -63,7 +63,7 @@ def _words(answer: object) -> object:
     return (type(answer), str(answer)) if isinstance(answer, Exception) else answer
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @given(evidence=TOLD)
 @settings(max_examples=40, deadline=None)
 def test_evidence_told_side_by_side_is_that_told_in_turn(evidence: list[Evidence]) -> None:

@@ -178,7 +178,7 @@ def each_by_itself() -> Iterator[None]:
 
 
 # the answer to a first attempt comes while the second is under way; a notification came first; an answer has words
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @example(rounds=[Round(1, [], []), Round(1, [0], [News.NOT_SENT]), Round(1, [], [News.ACCEPTED], late=True)])
 @example(rounds=[Round(1, [], []), Round(1, [], [News.ACCEPTED], named=True)])
 @example(rounds=[Round(1, [], []), Round(1, [], [News.REJECTED], worded=True)])

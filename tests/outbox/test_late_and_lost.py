@@ -150,7 +150,7 @@ async def test_a_take_for_a_chunk_that_somebody_else_has_by_now(till: Bank) -> N
         }
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_an_order_in_the_tray_that_a_batch_holds_whose_loading_goes_on(till: Bank, service: Sandbox) -> None:
     """It waits until the batch is loaded, is sent with that, and lies in the tray no more."""
     goes_on = asyncio.Event()

@@ -353,7 +353,7 @@ async def test_urgent_orders_first(tmp_path: Path) -> None:
         assert [payout(number).request_id for number in (99, 2, 5, 1, 4, 0, 3)] == here.executions()
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_single_orders_beside_a_batch(tmp_path: Path) -> None:
     """However large it is: of its chunk of 500 few go between a put and its sending, whoever put it."""
     size = 2000
@@ -380,7 +380,7 @@ async def _has_sent(sandbox: Sandbox, count: int) -> bool:
     return len(sandbox.ledger) >= count
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_more_orders_at_once_than_a_chunk_holds(tmp_path: Path) -> None:
     """501 puts in one commit, and as many more one by one: all are sent, once."""
     async with desk(tmp_path) as here:

@@ -99,7 +99,7 @@ async def test_an_inbox_that_never_answers_200(opened: Any, inbox: Inbox) -> Non
     assert not caller.sandbox.ledger[0].answered
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 async def test_a_wait_between_two_tries_has_an_end(opened: Any) -> None:
     """However often it was tried: who comes back after a long time hears of it soon."""
     caller = await opened(ipn_url="http://127.0.0.1:9/ipn", ipn_attempts=1200, ipn_wait_max=0.8)

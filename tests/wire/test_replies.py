@@ -502,7 +502,7 @@ def test_a_wait(header: str | None, seconds: float | None) -> None:
     assert seconds == retry_after(header, NOW.timestamp())
 
 
-@pytest.mark.slow(covered=True)
+@pytest.mark.slow
 @given(
     st.text(st.characters(max_codepoint=255), max_size=60)
     | st.from_regex(r"\A[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} -?\d+ \d+:\d+:\d+ [+-]\d+\Z")
