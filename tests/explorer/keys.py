@@ -126,6 +126,7 @@ class Keys:
                     row["conflict"] is not None,
                     age(row["permitted_at"]) if row["state"] in ("sending", "unknown") else -1,
                     row["not_before"] > now,
+                    row["held_at"] is not None,
                     raised == token,
                     home[chunk["token"]] == token,
                     place,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from journal.conftest import Home, Opens
 from journal.factories import IDENTITY, Clock, order
 from journal.test_contract_puts import NOW, SHOP, claim, held, put
 
@@ -24,6 +25,15 @@ async def parked(journal: Journal, number: int) -> Chunk:
     assert isinstance(permit, Permit)
     await journal.record(Outcome(permit=permit, news=News.UNKNOWN))
     await journal.park(order(number).request_id, detail="not listed")
+    return chunk
+
+
+async def held_back(journal: Journal) -> Chunk:
+    """Have an order that cannot be sent as it is; gives its chunk."""
+    chunk, claimed = held(await put(journal, 1))
+    permit = await journal.permit(chunk, claimed)
+    assert isinstance(permit, Permit)
+    await journal.record(Outcome(permit=permit, news=News.NOT_SENT, message="it cannot be sent", holds_back=True))
     return chunk
 
 
@@ -73,9 +83,38 @@ async def test_an_order_in_a_chunk_whose_others_are_due_later(shop: Journal, clo
 
 async def test_an_order_that_was_held_back_is_put_again(shop: Journal) -> None:
     """Its holder, which goes on filling the chunk, is asked for it."""
-    placed = await put(shop, 1)
-    permit = await shop.permit(*held(placed))
-    assert isinstance(permit, Permit)
-    await shop.record(Outcome(permit=permit, news=News.NOT_SENT, message="it cannot be sent", holds_back=True))
+    await held_back(shop)
     assert State.PLANNED is (await put(shop, 1)).entry.state
     assert 1 == await asked_back(shop)
+
+
+async def test_a_chunk_in_which_an_order_is_held_back(shop: Journal) -> None:
+    """Its others are sent; then it is done, and nobody claims it in vain. Put again, the order is claimed at once."""
+    chunk = await held_back(shop)
+    await put(shop, 2, chunk=chunk)
+    await shop.release_chunk(chunk)
+    left = await shop.claim_chunk(SHOP, "another")
+    assert left is not None
+    assert [order(2).request_id] == [claimed.request_id for claimed in left.orders]
+    permit = await shop.permit(left, left.orders[0])
+    assert isinstance(permit, Permit)
+    await shop.record(Outcome(permit=permit, news=News.ACCEPTED))
+    await shop.release_chunk(left)
+    assert (0, 1) == ((found := await shop.chunks(SHOP)).open, found.done)
+    assert (None, ()) == (await claim(shop), await shop.waiting(SHOP))
+    assert {} == {state: at for state, at in (await shop.oldest(SHOP)).items() if state is State.PLANNED}
+    assert () == (await shop.examine()).flaws
+    await put(shop, 1, owner=None)
+    assert [order(1).request_id] == await claim(shop)
+
+
+async def test_an_order_that_was_held_back_in_a_copy(opens: Opens, home: Home) -> None:
+    """It may have been put again and sent since: its chunk waits for a person with the others."""
+    async with opens() as journal:
+        await journal.open_outbox(SHOP, IDENTITY)
+        await journal.release_chunk(await held_back(journal))
+    async with home.copied()(state_folder=None) as copy:
+        assert 1 == (await copy.run(SHOP)).quarantined
+        await put(copy, 1, owner=None)
+        assert await claim(copy) is None
+        assert 1 == (await copy.run(SHOP)).quarantined

@@ -90,16 +90,10 @@ async def test_a_transaction_that_the_database_has_undone(opens: Opens) -> None:
     async with opens() as journal:
         words = "INSERT OR ROLLBACK" if isinstance(journal, SqliteJournal) else "INSERT"
     database = journal.new_database()
-    connection = database.open()
-    try:
-        database.begin(connection)
+    with database.retired() as connection:
         connection.execute("INSERT INTO meta (key, value) VALUES ('colour', 'red')")
         with pytest.raises(database.Error):
             connection.execute(f"{words} INTO meta (key, value) VALUES ('colour', 'blue')")
         with pytest.raises((database.Error, JournalUnavailable)):
             database.commit(connection)
-        connection.rollback()
-        assert "colour" not in dict(connection.execute("SELECT key, value FROM meta").fetchall())
-    finally:
-        database.end(connection)
-        database.close()
+    assert "colour" not in database.facts()

@@ -589,3 +589,46 @@ async def test_runs_of_a_version_that_named_an_outbox_after_itself(before: Befor
             await journal.open_outbox("file", IDENTITY)
     with pytest.raises(JournalTooNew):
         await before.older(5).__aenter__()
+
+
+@pytest.mark.parametrize("before", _VERSION_5, indirect=True)
+async def test_an_order_that_was_due_at_a_moment_that_never_comes(before: Before) -> None:
+    """It is held back as before, and its chunk is found to be done; put again it is sent, and so is its neighbour."""
+    before.ask(
+        """INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at,
+        ready_at) VALUES (1, 'shop', ?, ?, ?, 'e', 'u', 'ready', 1, 1)""",
+        (IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id),
+    )
+    if is_file := isinstance(before.opens(), SqliteJournal):
+        before.ask(_opening.WRITES_CHANGES)
+    before.ask("UPDATE run SET outbox = 'shop'")
+    for place, moment in ((0, 1e15), (1, 0.0), (500, 1e15)):
+        about = order(place)
+        body, amount = write_order(about), amount_text(about.amount)
+        before.ask(
+            """INSERT INTO outbox (id, request_id, request_key, state, attempt, amount, body, body_sha256, permitted_at,
+            updated_at, not_before, conflict) VALUES (?, ?, ?, 'planned', 1, ?, ?, ?, 5, 6, ?, 'it cannot be sent')""",
+            (
+                *((1 << 28) + place, about.request_id, plain_id(about.request_id), amount, body),
+                *(body_digest(about.request_id, amount, body), moment),
+            ),
+        )
+    total = sum(order(place).amount for place in (0, 1, 500))
+    before.ask("INSERT INTO progress VALUES (1, 'planned', 3, ?)", (str(total),))
+    for number, due_at in enumerate((0.0, 1e15)):
+        before.ask("INSERT INTO chunk (run, number, due_at) VALUES (1, ?, ?)", (number, due_at))
+    if not is_file:
+        await before.opens().migrate()
+    async with before.opens() as journal:
+        await journal.lift_quarantine("shop", who="Ann", why="it is here")
+        chunk = await journal.claim_chunk("shop", "worker")
+        assert chunk is not None
+        assert [order(1).request_id] == [one.request_id for one in chunk.orders]
+        assert await journal.claim_chunk("shop", "another") is None
+        assert (0, 1, 1) == ((found := await journal.chunks("shop")).open, found.leased, found.done)
+        placed = await journal.put("shop", order(500), owner="another", permits=True)
+        assert (False, State.PLANNED) == (placed.is_new, placed.entry.state)
+        chunk = await journal.claim_chunk("shop", "another")
+        assert chunk is not None
+        assert [(order(500).request_id, 0.0)] == [(one.request_id, one.not_before) for one in chunk.orders]
+        assert () == (await journal.examine()).flaws

@@ -21,6 +21,7 @@ _PERMITS = (
     "tests/journal/test_model.py",
     "tests/journal/test_model_puts.py",
     "tests/journal/test_archiving.py",
+    "tests/journal/test_asked_back.py",
 )
 _STATES = (
     "tests/journal/test_states.py",
@@ -192,7 +193,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.IDENTITY: _IDENTITY,
     mutants.OPENING: _IDENTITY,
     mutants.DATABASE: (*_IDENTITY, "tests/journal/test_lost_answers.py"),
-    mutants.QUARANTINE: ("tests/journal/test_contract_puts.py", *_IDENTITY),
+    mutants.QUARANTINE: ("tests/journal/test_contract_puts.py", *_IDENTITY, "tests/journal/test_asked_back.py"),
     mutants.MEMORY: (
         "tests/journal/test_second_journal.py",
         "tests/journal/test_adoption.py",

@@ -48,7 +48,7 @@ async def test_a_planned_order_that_is_damaged(tmp_path: Path) -> None:
 
 
 async def test_an_order_whose_id_the_session_has_used_for_another_one(tmp_path: Path) -> None:
-    """It cannot be sent from here: it is held back and shown, and its chunk is not kept for it."""
+    """It cannot be sent from here: it is held back and shown, and its chunk is done."""
     async with desk(tmp_path, outbox={"settles": False}) as here:
         await here.outbox.pay(payout(0), timeout=60.0)  # the list was read before
         await here.outbox.pause("Ann", "lunch")
@@ -60,7 +60,7 @@ async def test_an_order_whose_id_the_session_has_used_for_another_one(tmp_path: 
         (shown,) = [entry async for entry in here.journal.conflicts()]
         assert (payout(1).request_id, "it cannot be sent as it is (InvalidOrder)") == (shown.request_id, shown.conflict)
         await here.outbox.aclose()
-        assert (1, 0) == await _free_and_leased(here)
+        assert (0, 0) == await _free_and_leased(here)
     assert 3 == len(here.sandbox.ledger)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import IS_UNSETTLED, Commit, chunk_of, run_of
+from payments_async.journal._statements._entries import IS_HELD, IS_UNSETTLED, Commit, chunk_of, run_of
 from payments_async.journal._statements._history import note_restored, void_sweeps
 from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
@@ -31,14 +31,16 @@ def are_rows_older(connection: Connection, last: str) -> bool:
 def quarantine_all(commit: Commit, *, is_behind: bool) -> None:
     """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
 
-    Nor from one that is done but for an order that a person may write off: they may have done so already.
+    Nor from one that is done but for an order that a person may write off, or that is put again to let it go: that may
+    have been done already.
 
     Args:
         is_behind: It has forgotten commits, perhaps with the batches that they were of.
     """
     found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
-    in_doubt = commit.execute(f"SELECT id FROM outbox WHERE {IS_UNSETTLED}")  # noqa: S608
-    found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
+    for condition in (IS_UNSETTLED, IS_HELD):  # each has its index
+        orders = commit.execute(f"SELECT id FROM outbox WHERE {condition}").fetchall()  # noqa: S608 - no value in it
+        found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in orders}
     doubt(commit)
     quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
     commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")

@@ -1,6 +1,6 @@
 """The tables of a journal, in SQLite's words; PostgreSQL's are derived from them."""
 
-from payments_async.journal._statements._entries import BATCH, IS_HERE, IS_UNSETTLED, OUTBOX
+from payments_async.journal._statements._entries import BATCH, IS_HELD, IS_HERE, IS_UNSETTLED, OUTBOX
 
 _MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 
@@ -228,8 +228,13 @@ LEASED = (
     *(f"ALTER TABLE run DROP COLUMN {name}" for name in ("loader", "load_token", "load_until")),
 )
 
-# What was told by another column's value: an outbox was a run that it named itself to be sent by.
+# What was told by another column's value: an outbox was a run that it named itself to be sent by, and what cannot be
+# sent as it is was due at a moment that never comes.
 SPELT_OUT = (
     f"ALTER TABLE run ADD COLUMN kind TEXT NOT NULL DEFAULT '{BATCH}'",
     f"UPDATE run SET kind = '{OUTBOX}' WHERE outbox = batch_id",  # noqa: S608 - no value in it
+    "ALTER TABLE outbox ADD COLUMN held_at REAL",
+    "UPDATE outbox SET held_at = updated_at, not_before = 0 WHERE not_before = 1e15",
+    "UPDATE chunk SET due_at = 0 WHERE due_at = 1e15",  # whoever claims it finds that it is done
+    f"CREATE INDEX outbox_held ON outbox(id) WHERE {IS_HELD}",
 )

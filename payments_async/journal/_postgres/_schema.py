@@ -348,7 +348,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(about="one table of leases by name", statements=(_derived(LEASED),), oldest=5),
     Step(
-        about="say which runs are outboxes",
+        about="say what an outbox is, and what cannot be sent as it is",
         statements=(_derived(SPELT_OUT) + _LAY_IN_PLACE.replace("r.outbox = wanted_outbox", f"r.{IS_OUTBOX}"),),
         oldest=6,
     ),

@@ -105,7 +105,7 @@ STEPS: tuple[Step, ...] = (
     Step(about="one queue for all handlers", statements=_QUEUED, oldest=3),
     Step(about="leave archived orders where they are", statements=IN_PLACE, oldest=4),
     Step(about="one table of leases by name", statements=LEASED, oldest=5),
-    Step(about="say which runs are outboxes", statements=SPELT_OUT, oldest=6),
+    Step(about="say what an outbox is, and what cannot be sent as it is", statements=SPELT_OUT, oldest=6),
 )
 
 

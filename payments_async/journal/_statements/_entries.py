@@ -38,7 +38,6 @@ CHUNK = 500  # orders in one lease
 PAGE = 500  # entries in memory at once
 SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
-HELD_BACK = 1e15  # Unix seconds before which an order is not sent that cannot be sent as it is
 ASKED_BACK = -1  # what a leased chunk is due at, once an order in it may be sent again that its holder does not have
 _HIGHEST = (1 << 63) - 1
 _FAR_AHEAD = 43_200.0  # seconds; by less than a day a list of the days around is wrong by none
@@ -57,6 +56,7 @@ def among(states: Collection[State]) -> str:
 BATCH, OUTBOX = "batch", "outbox"
 IS_OUTBOX = f"kind = '{OUTBOX}'"
 IS_HERE = "archive IS NULL"  # an order whose story is not in an archive
+IS_SENDABLE, IS_HELD = "held_at IS NULL", "held_at IS NOT NULL"  # an order that can be sent as it is, or cannot
 IS_UNSETTLED = f"state {among(UNSETTLED)}"  # few at any time, and looked for
 # an order that failed, as a notification alone has told; a list that was read late enough ends the search
 FAILED_BY_NOTIFICATION = f"""o.state = 'failed' AND o.{IS_HERE}
@@ -409,9 +409,9 @@ def change(
 def hold_back(commit: Commit, order_id: int, why: str) -> None:
     """An order of an outbox cannot be sent as it is: it is in nobody's hands until it is put again, and is shown."""
     held = commit.execute(
-        """UPDATE outbox SET not_before = ?, conflict = coalesce(conflict, ?), updated_at = ?
+        """UPDATE outbox SET held_at = ?, conflict = coalesce(conflict, ?), updated_at = ?
         WHERE id = ? AND state = 'planned'""",
-        (HELD_BACK, why, commit.now, order_id),
+        (commit.now, why, commit.now, order_id),
     )
     if held.rowcount:
         commit.changed = order_id
@@ -637,8 +637,9 @@ def oldest(connection: Connection, outbox: str, now: float) -> Mapping[State, fl
     for run, number in chunks:
         if looked.get(run, 0) < _LOOKED_AT:
             (at,) = connection.execute(
-                """SELECT min(CASE WHEN coalesce(put_at, updated_at) > not_before THEN coalesce(put_at, updated_at)
-                ELSE not_before END) FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND not_before <= ?""",
+                f"""SELECT min(CASE WHEN coalesce(put_at, updated_at) > not_before THEN coalesce(put_at, updated_at)
+                ELSE not_before END) FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE}
+                AND not_before <= ?""",  # noqa: S608 - no value in it
                 (*chunk_bounds(run, number), now),
             ).fetchone()
             if at is not None:

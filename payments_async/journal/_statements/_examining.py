@@ -15,7 +15,7 @@ from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import proved
 from payments_async.journal._statements._changes import UNWRITTEN
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import EXACT, HELD_BACK, SHIFT, among, chunk_of, run_of
+from payments_async.journal._statements._entries import EXACT, SHIFT, among, chunk_of, run_of
 from payments_async.journal._states import FINAL, State
 
 _PAGE = 1000  # orders at a time
@@ -25,7 +25,7 @@ _RESTORE = (
     "send nothing from it: put back the last copy that agrees with itself, and reconcile; keep this one to look at"
 )
 _REPORT = "send nothing of these until somebody has looked at them; please report it: no version should write this"
-_ORDERS = "SELECT id, request_id, state, token, attempt, amount, body, body_sha256, not_before, archive FROM outbox"
+_ORDERS = "SELECT id, request_id, state, token, attempt, amount, body, body_sha256, held_at, archive FROM outbox"
 _NO_ORDER = """SELECT t.id FROM {table} t LEFT JOIN outbox o ON o.id = t.order_id
     WHERE t.order_id IS NOT NULL AND o.id IS NULL
     AND t.order_id <> 0"""  # of no order is the row that keeps the numbers of a restored journal apart
@@ -176,7 +176,7 @@ def _flaws_of_orders(connection: Connection, tell: Callable[[int], object]) -> l
     found, read = _Found(), 0
     chunks, sums = _Chunks(connection, found), _Sums(connection, found)
     for page in _pages(connection, _ORDERS):
-        for order_id, request_id, state, token, attempt, amount, body, digest, not_before, archive in page:
+        for order_id, request_id, state, token, attempt, amount, body, digest, held_at, archive in page:
             sums.add(order_id, request_id, state, amount)
             if archive is not None:
                 continue  # what it said is in the archive
@@ -186,7 +186,7 @@ def _flaws_of_orders(connection: Connection, tell: Callable[[int], object]) -> l
                 found.note("orders that are not what they were when they were written down", request_id, _RESTORE)
             if state in (State.SENDING, State.REJECTED) and not attempt:
                 found.note(f"orders that are {state} and were never permitted", request_id)
-            chunks.compare(order_id, request_id, state, token, is_held_back=not_before == HELD_BACK)
+            chunks.compare(order_id, request_id, state, token, is_held_back=held_at is not None)
         read += len(page)
         tell(read)
     sums.compare()

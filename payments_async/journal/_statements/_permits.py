@@ -31,7 +31,7 @@ from payments_async.journal._statements._database import NO_TRANSACTION, Connect
 from payments_async.journal._statements._deliveries import give_back
 from payments_async.journal._statements._entries import (
     COLUMNS,
-    HELD_BACK,
+    IS_SENDABLE,
     Commit,
     among,
     awaited,
@@ -305,7 +305,7 @@ def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> in
 
 
 def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
-    """The planned orders of a chunk, each proved to be what was loaded.
+    """The planned orders of a chunk that can be sent as they are, each proved to be what was loaded.
 
     One of an outbox that is not is held back, and holds up no other. Of a batch that a person runs, none is sent then.
 
@@ -313,8 +313,8 @@ def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...
         JournalCorrupt: Of a batch.
     """
     found = commit.execute(
-        """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority FROM outbox
-        WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
+        f"""SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority FROM outbox
+        WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE} ORDER BY id""",  # noqa: S608 - no value in it
         chunk_bounds(run, number),
     ).fetchall()
     claimed = []
@@ -322,8 +322,7 @@ def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...
         try:
             proved(request_id, amount, body, digest)
         except JournalCorrupt as error:
-            if not_before < HELD_BACK:
-                _hold_back_damaged(commit, run, order_id, error)
+            _hold_back_damaged(commit, run, order_id, error)
             continue
         claimed.append(
             ClaimedOrder(
@@ -350,18 +349,19 @@ def _hold_back_damaged(commit: Commit, run: int, order_id: int, error: JournalCo
 
 
 def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
-    """Let a chunk be claimed by anybody, or be done where nothing is planned or sending in it."""
+    """Let a chunk be claimed by anybody, or be done where nothing is sending in it or planned, but for what is held."""
     (left,) = commit.execute(
-        f"SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state {among(UNSENT)})",  # noqa: S608
+        f"""SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ?
+        AND state {among(UNSENT)} AND {IS_SENDABLE})""",  # noqa: S608 - no value in it
         chunk_bounds(run, number),
     ).fetchone()
     # due when the first of its orders is; what is due already needs no place among those that wait
     commit.execute(
-        """UPDATE chunk SET state = ?, owner = NULL, lease_until = 0, due_at = (SELECT
+        f"""UPDATE chunk SET state = ?, owner = NULL, lease_until = 0, due_at = (SELECT
             CASE WHEN chunk.due_at > 0 THEN coalesce(min(not_before), chunk.due_at)
             WHEN min(not_before) > ? THEN min(not_before) ELSE 0 END
-            FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned')
-        WHERE run = ? AND number = ? AND token = ?""",
+            FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE})
+        WHERE run = ? AND number = ? AND token = ?""",  # noqa: S608 - no value in it
         ("open" if left else "done", commit.now, *chunk_bounds(run, number), run, number, token),
     )
 

@@ -42,7 +42,6 @@ from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
-    HELD_BACK,
     IS_OUTBOX,
     MOST_ORDERS,
     OUTBOX,
@@ -295,12 +294,13 @@ def _let_go(commit: Commit, request: PutRequest, row: Row) -> Row:
     Its digest, which is that of what is put, proves that.
     """
     amount = amount_text(request.order.amount)
-    (not_before,) = commit.execute("SELECT not_before FROM outbox WHERE id = ?", (row.id,)).fetchone()
-    if not_before < HELD_BACK and (row.amount, row.body) == (amount, request.body):
+    held_at, not_before = commit.execute("SELECT held_at, not_before FROM outbox WHERE id = ?", (row.id,)).fetchone()
+    if held_at is None and (row.amount, row.body) == (amount, request.body):
         return row
-    moment = request.not_before if not_before >= HELD_BACK else not_before
+    moment = not_before if held_at is None else request.not_before
     commit.execute(
-        "UPDATE outbox SET amount = ?, body = ?, not_before = ? WHERE id = ?", (amount, request.body, moment, row.id)
+        "UPDATE outbox SET amount = ?, body = ?, not_before = ?, held_at = NULL WHERE id = ?",
+        (amount, request.body, moment, row.id),
     )
     open_chunk_of(commit, row)
     return _again(commit, row.id)
