@@ -55,7 +55,7 @@ PINNED = {
     """,
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Change Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Heard Hearing HeldUp Inbox Laid ListingWord Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed
+        Heard Hearing HeldUp Laid ListingWord Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed
         RULES RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
         why_not_approved
     """,

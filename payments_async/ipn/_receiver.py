@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from payments_async.ipn._asgi import AsgiApp
-    from payments_async.journal._inbox import Inbox
+    from payments_async.journal import Journal
 
 E = TypeVar("E", bound=TransactionEvent)
 E_co = TypeVar("E_co", bound=TransactionEvent, covariant=True)
@@ -85,7 +85,7 @@ class Receiver:
 
     def __init__(
         self,
-        inbox: Inbox | None = None,
+        inbox: Journal | None = None,
         senders: Iterable[str] = DOCUMENTED_SENDERS,
         trusted_proxies: Iterable[str] = (),
         path_token: str | None = None,
@@ -174,7 +174,7 @@ class Receiver:
         return register
 
     @property
-    def inbox(self) -> Inbox | None:
+    def inbox(self) -> Journal | None:
         """Where notifications are kept; ``None`` where they are not."""
         return self._inbox
 

@@ -15,7 +15,8 @@ from payments_async._wire.events import TransactionEvent
 from payments_async._wire.status_codes import FINAL_CODES
 
 if TYPE_CHECKING:
-    from payments_async.journal._inbox import Heard, Inbox
+    from payments_async.journal import Journal
+    from payments_async.journal._inbox import Heard
 
 _log = logging.getLogger("payments_async.ipn")
 _Predicate = Callable[[TransactionEvent], bool]
@@ -35,7 +36,7 @@ class Waiters:
     """
 
     def __init__(
-        self, inbox: Inbox | None, *, poll: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, inbox: Journal | None, *, poll: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._inbox = inbox
         self._poll = poll
@@ -126,7 +127,7 @@ class Waiters:
         awaited: set[asyncio.Future[Any]] = {future, begun}
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _hear(self, inbox: Inbox, begun: asyncio.Future[None]) -> None:
+    async def _hear(self, inbox: Journal, begun: asyncio.Future[None]) -> None:
         """Read on, as long as anybody waits."""
         seen, is_failing = 0, False
         while self._waiters:

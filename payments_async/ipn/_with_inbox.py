@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -24,7 +24,10 @@ from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
 from payments_async.journal._faults import JournalClosed
-from payments_async.journal._inbox import Arrival, Doubt, Inbox, RawNotification, Receipt
+from payments_async.journal._inbox import Arrival, Doubt, RawNotification, Receipt
+
+if TYPE_CHECKING:
+    from payments_async.journal import Journal
 
 _log = logging.getLogger("payments_async.ipn")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
@@ -43,7 +46,7 @@ class WithInbox:
         believed: Told of every event that is new, confirmed where that is asked for, and contradicts nothing.
     """
 
-    _inbox: Inbox
+    _inbox: Journal
     _router: EventRouter
     _policy: HandlerPolicy
     _owner: str | None
@@ -294,7 +297,7 @@ class Batches(Ends):
 
     def __init__(
         self,
-        inbox: Inbox,
+        inbox: Journal,
         *,
         owner: Callable[[], str],
         stored: Callable[[Arrival, Receipt | Exception], Answer | None],

@@ -37,7 +37,6 @@ from payments_async._wire.models import Acceptance
 from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
-from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,
@@ -80,7 +79,7 @@ class HasInbox(Protocol):
     """A receiver of notifications."""
 
     @property
-    def inbox(self) -> Inbox | None:
+    def inbox(self) -> Journal | None:
         """Where it keeps them."""
 
 

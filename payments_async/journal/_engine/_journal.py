@@ -46,7 +46,7 @@ from payments_async.journal._faults import (
     RunUnknown,
     SecondJournal,
 )
-from payments_async.journal._inbox import Arrival, Backlog, Heard, Inbox, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Heard, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._machine._departures import Departures, remains
 from payments_async.journal._machine._memory import (
     Loading,
@@ -129,7 +129,7 @@ _GIVE_BACK_AGAIN = 0.1  # seconds until it is tried again to give back what nobo
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
-class Journal(Inbox):
+class Journal:
     """The durable outbox and inbox, in a database: ``SqliteJournal`` or ``PostgresJournal``. Processes may share one.
 
     Every method raises ``JournalUnavailable`` when the database cannot be written or read.
@@ -315,6 +315,7 @@ class Journal(Inbox):
             reader.close()
 
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Have something finished before the inbox closes; what is returned takes that back."""
         self._before_close.append(finish)
 
         def take_back() -> None:
@@ -1338,6 +1339,11 @@ class Journal(Inbox):
     # The inbox
 
     async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+        """Store a delivery and its event, and lease a new event to ``owner`` for ``lease`` seconds.
+
+        It is applied as evidence to its order if there is one. After it returns the notification may be answered with
+        200. One that names the request id which the same notification left out before is matched with orders again.
+        """
         (receipt,) = await self.receive_all((Arrival(delivery=delivery, event=event, lease=lease),), owner=owner)
         if isinstance(receipt, Exception):
             raise receipt
@@ -1346,14 +1352,34 @@ class Journal(Inbox):
     async def receive_all(
         self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
     ) -> Sequence[Receipt | Exception]:
+        """Do what ``receive`` does for many, and ``finish`` as ``handled``, in one commit.
+
+        Stores whatever can be stored even if nobody waits for it any more. An arrival that cannot be stored does not
+        stop the others: its place is taken by the reason.
+
+        Args:
+            arrivals: May repeat or contradict each other; the first stands.
+            handled: Ids of events that are ``handled``.
+
+        Raises:
+            Exception: When nothing was stored.
+        """
         self._has_leased = True
         storing = _notifications.NotificationsStored(arrivals, owner, self._database.holder, handled)
         return await self._writer.submit("receive", storing, together=_notifications.receive_all)
 
     async def confirm(self, event_id: int) -> str | None:
+        """The service's record bears an event out: it is evidence from now on. Tells what it contradicts, if anything.
+
+        Again, it changes nothing.
+        """
         return await self._submit("confirm", _notifications.confirm, event_id)
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
+        """Lease due, unleased events that are ``pending``, oldest first.
+
+        One that cannot be read is a dead letter from then on, and does not hold up the others.
+        """
         return await self._claim("claim", _events.is_due, _events.claim, owner, lease, limit)
 
     async def _claim(
@@ -1375,21 +1401,27 @@ class Journal(Inbox):
             return await self._submit(name, asked, droppable=True)
 
     async def release(self, owner: str) -> None:
+        """Give back at once every lease that ``owner`` took through this inbox, and none of a namesake elsewhere."""
         await self._submit("release", _deliveries.give_back, self._database.holder, INBOX, owner)
 
     async def note_done(self, event_id: int, handler: str) -> None:
+        """One handler has finished with the event."""
         await self._submit("note_done", _deliveries.note_done, INBOX, event_id, handler)
 
     async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
+        """The event is ``handled``, ``dead`` or ``disputed``."""
         await self._submit("finish", _events.finish, event_id, state, self._database.holder, error)
 
     async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
+        """Count a try, give the lease back and make the event due again after ``delay`` seconds."""
         await self._submit("retry_later", _deliveries.retry, INBOX, event_id, self._database.holder, delay, error)
 
     async def revive(self, event_id: int | None = None) -> int:
+        """Make one dead event, or all of them, pending again; tells how many."""
         return await self._submit("revive", _deliveries.revive, INBOX, event_id)
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
+        """Dead events, oldest first."""
         return self._stream(_events.dead_after(self._database))
 
     def unmatched(self) -> AsyncIterator[StoredEvent]:
@@ -1397,21 +1429,47 @@ class Journal(Inbox):
         return self._stream(_events.unmatched_after(self._database))
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
+        """Events that are no evidence, oldest first: not confirmed yet, only reported, or disputed."""
         return self._stream(_events.dubious_after(self._database))
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
+        """The first final event of an order that was received and is evidence that nothing disputes, or ``None``."""
         return (await self.final_events_of((request_id,))).get(request_id)
 
     async def final_events_of(self, request_ids: Sequence[str]) -> Mapping[str, TransactionEvent]:
+        """The same of many orders, of those that have one."""
         return await self._read(_notifications.first_finals, request_ids)
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        """All of them, oldest first.
+
+        Args:
+            transaction_id: Only those of this transaction, also where they name no request id.
+        """
         return await self._read(_notifications.final_events, request_id, transaction_id, _MOST_FINALS)
 
     async def finals_since(
         self, heard: Heard | None, is_wanted: Callable[[str | None, str], bool]
     ) -> tuple[Heard, Sequence[TransactionEvent]]:
+        """The final events that are wanted and became evidence since, whoever stored them; and how far that was.
+
+        It takes one query where nothing did, however many wait for something. A number that is lower than before says
+        that the journal was put back to what it was earlier.
+
+        Args:
+            heard: What the last call told; ``None`` for no events, and how far it is now.
+            is_wanted: Says of a request id, if there is one, and a transaction id whether somebody waits for either.
+                Called in another thread.
+        """
         return await self._read(_notifications.finals_since, heard, is_wanted)
+
+    async def committed(self, seen: int, *, timeout: float) -> int:
+        """Wait until something was written by anybody since, for so many seconds at most; tells what to pass next time.
+
+        Args:
+            seen: What the last call told, or 0.
+        """
+        raise NotImplementedError
 
     async def prune_inbox(self, *, older_than: float) -> Pruned:
         """Forget notifications that came, the last time, more than so many seconds ago.
@@ -1432,9 +1490,11 @@ class Journal(Inbox):
             pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
 
     async def check_writable(self) -> None:
+        """Write something that means nothing. It raises what a delivery that cannot be stored would."""
         await self._submit("check_writable", _events.check_writable)
 
     async def backlog(self) -> Backlog:
+        """How much is waiting."""
         return await self._read(_events.backlog)
 
     async def retire(self, move: str, to: str) -> None:
