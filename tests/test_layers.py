@@ -279,7 +279,7 @@ FORBIDDEN = [
         "bulk.plan", "from payments_async.journal._engine._writer import Writer", "inside of journal", id="inside"
     ),
     pytest.param(
-        "journal._machine._memory", "from payments_async.journal._sqlite._faults import FAULTS", "above it", id="climbs"
+        "journal._machine._memory", "from payments_async.journal._sqlite._opening import STEPS", "above it", id="climbs"
     ),
     pytest.param(
         "journal._sqlite._opening", "from payments_async.journal._postgres import _schema", "beside it", id="databases"

@@ -1616,7 +1616,7 @@ MUTANTS = (
         "departure-of-the-living",
         DEPARTURES,
         "a record proves nothing while its process lives",
-        "                            _flock(lock)\n                            found +=",
+        "                            lock_file(lock)\n                            found +=",
         "                            found +=",
     ),
     Mutant(

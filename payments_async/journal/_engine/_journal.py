@@ -101,13 +101,11 @@ from payments_async.journal._statements import (
     _events,
     _evidence,
     _history,
-    _known,
     _leases,
     _listing_deadlines,
     _loading,
     _moving,
     _notifications,
-    _open,
     _pacing,
     _permits,
     _puts,
@@ -1077,7 +1075,7 @@ class Journal:
 
         Of the failed ones those that a notification alone says have failed.
         """
-        return self._pages(_open.open_after(outbox, state))
+        return self._pages(_entries.open_after(outbox, state))
 
     # The outbox: looking
 
@@ -1091,7 +1089,7 @@ class Journal:
 
     async def orders_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry | ArchivedOrder]:
         """The same, and those that have left for an archive: all that the journal knows and never sends again."""
-        return await self._read(_known.orders_of, request_ids)
+        return await self._read(_archiving.orders_of, request_ids)
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
@@ -1210,7 +1208,7 @@ class Journal:
 
     async def archives(self) -> Sequence[Archive]:
         """All files that orders have left for, oldest first."""
-        return await self._read(_known.archives)
+        return await self._read(_archiving.archives)
 
     async def archived_of(self, request_ids: Sequence[str]) -> Mapping[str, ArchivedOrder]:
         """Those of these orders that have left for an archive, by the request ids asked for."""

@@ -11,13 +11,12 @@ import mmap
 import os
 import secrets
 import struct
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from payments_async.journal._machine._files import birth_of, mount_of
+from payments_async.journal._machine._files import birth_of, lock_file, mount_of
 from payments_async.journal._records import MOST_ATTEMPTS, Permit, Remains, digest_of_owner
 from payments_async.journal._statements._entries import CHUNK, chunk_of, run_of
 
@@ -120,7 +119,7 @@ class Departures:
             folder.mkdir(mode=0o700, exist_ok=True)
             lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                _flock(lock)
+                lock_file(lock)
                 size = _PAGE + _LEASES * _SIZE
                 os.posix_fallocate(lock, 0, size)
                 os.pwrite(lock, bytes(size), 0)
@@ -155,7 +154,7 @@ def remains(folder: Path | None, journal_id: str) -> Iterator[list[Remains]]:
                         lock = os.open(file.path, os.O_RDWR)
                         locked.append((Path(file.path), lock))
                         try:
-                            _flock(lock)
+                            lock_file(lock)
                             found += _read(lock, Path(file.path), journal_id)
                         except OSError:
                             os.close(locked.pop()[1])
@@ -198,18 +197,3 @@ def _boot_id() -> bytes:
         return _BOOT.read_bytes().strip()[:36]
     except OSError:
         return b""
-
-
-def _flock_of_the_system() -> Callable[[int], None]:
-    if sys.platform == "win32":
-
-        def refuse(_: int) -> None:
-            raise OSError("no file is locked here until its process ends")
-
-        return refuse
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
-    return lambda file: flock(file, LOCK_EX | LOCK_NB)
-
-
-_flock = _flock_of_the_system()

@@ -1,4 +1,4 @@
-"""What the operating system tells of a file: which one it is, when it came to be, on which file system it lies."""
+"""What the operating system knows of a file: which one it is, when it came to be, where it lies, who has locked it."""
 
 from __future__ import annotations
 
@@ -42,6 +42,15 @@ def _statx(path: Path) -> str | None:
     seconds = int.from_bytes(filled.raw[_SECONDS : _SECONDS + 8], sys.byteorder, signed=True)
     nanoseconds = int.from_bytes(filled.raw[_NANOSECONDS : _NANOSECONDS + 4], sys.byteorder)
     return f"{seconds}.{nanoseconds:09}"
+
+
+def lock_file(number: int) -> None:
+    """Lock an open file until its process ends. Raises ``OSError`` where another has, or where no file can be."""
+    if sys.platform == "win32":
+        raise OSError("no file is locked here until its process ends")
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    flock(number, LOCK_EX | LOCK_NB)
 
 
 def mount_of(path: Path) -> tuple[Path, str] | None:

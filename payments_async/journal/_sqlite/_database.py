@@ -15,8 +15,9 @@ import attrs
 
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
+from payments_async.journal._machine import _sqlite_faults
 from payments_async.journal._machine._memory import Memory, StateFolder
-from payments_async.journal._sqlite import _circumstances, _faults, _opening
+from payments_async.journal._sqlite import _circumstances, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection
@@ -202,7 +203,7 @@ class SqliteDatabase:
 
     def is_of_the_disk(self, error: Exception, /) -> bool:
         """Whether the database is in trouble."""
-        return _faults.is_of_the_disk(error)
+        return _sqlite_faults.is_of_the_disk(error)
 
     def is_no_text(self, error: Exception, /) -> bool:
         """Whether what is stored as a text is none: Python says so, whose errors have no code of SQLite's."""
@@ -210,7 +211,7 @@ class SqliteDatabase:
 
     def translated(self, error: Exception, /) -> JournalError:
         """The error of the journal that says the same, and of which file."""
-        return _faults.translated(error, self._path)
+        return _sqlite_faults.translated(error, self._path)
 
     def _make(self, memory: Memory | None) -> bool:
         """Make the journal where there is none; tells whether that was done."""

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, quarantine_all, unseen_at
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalUnavailable
-from payments_async.journal._machine._files import birth_of, inode_of
+from payments_async.journal._machine._files import birth_of, inode_of, lock_file
 from payments_async.journal._machine._memory import Anchor, Memory
 from payments_async.journal._sqlite._opening import ARRIVED, FILED, STEPS, bring_in, files_of, is_older
 from payments_async.journal._statements._approvals import rule as rule_in
@@ -25,7 +25,6 @@ from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
 
-_Lock = Callable[[int], None]
 _TRIES = 8
 _COUNT = f"""UPDATE meta SET value = CASE key WHEN 'commits' THEN CAST(value AS INTEGER) + 1 ELSE coalesce(?, value) END
     WHERE key IN ('commits', '{LAST}')
@@ -346,14 +345,6 @@ def _checkpoint(connection: Connection) -> None:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
-def _of_the_system() -> _Lock | None:
-    try:
-        from fcntl import LOCK_EX, LOCK_NB, flock  # type: ignore[attr-defined,unused-ignore]  # to who checks for Windows
-    except ImportError:  # Windows: there a lease waits for its end
-        return None
-    return lambda file: flock(file, LOCK_EX | LOCK_NB)
-
-
 class _Dead(NamedTuple):
     """One that died without an end."""
 
@@ -370,14 +361,13 @@ class Liveness:
 
     Args:
         path: Of the journal.
-        flock: Locks an open file for whoever opened it, and raises ``OSError`` at once where it cannot; ``None`` where
-            the system has no such thing.
+        flock: Locks an open file for whoever opened it, and raises ``OSError`` at once where it cannot.
 
     Attributes:
         holder: Name of this opening of the journal; empty where there is no lock.
     """
 
-    def __init__(self, path: Path, *, flock: _Lock | None = _of_the_system()) -> None:  # noqa: B008 - always the same
+    def __init__(self, path: Path, *, flock: Callable[[int], None] = lock_file) -> None:
         self._flock = flock
         self._folder = path.parent
         self._prefix = f"{path.name}-alive-"
@@ -386,8 +376,6 @@ class Liveness:
 
     def begin(self) -> None:
         """Be alive from now on, under a new name: drawn here, so that processes forked before have one each."""
-        if self._flock is None:
-            return
         for _ in range(_TRIES):
             holder = secrets.token_hex(8)
             file = self._folder / f"{self._prefix}{holder}"
@@ -442,7 +430,7 @@ class Liveness:
     def _find(self) -> list[_Dead]:
         """The holders that are dead, with their files locked by us."""
         found: list[_Dead] = []
-        if self._lock is None or self._flock is None:
+        if self._lock is None:
             return found
         with suppress(OSError), os.scandir(self._folder) as files:
             for entry in files:

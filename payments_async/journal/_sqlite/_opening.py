@@ -23,7 +23,7 @@ from payments_async.journal._faults import (
     PlaceTaken,
 )
 from payments_async.journal._machine._files import birth_of, inode_of
-from payments_async.journal._sqlite._faults import translated
+from payments_async.journal._machine._sqlite_faults import translated
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import among, run_in
 from payments_async.journal._statements._moving import TableShape, tables_in

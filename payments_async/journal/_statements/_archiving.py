@@ -1,19 +1,23 @@
-"""How old orders leave for an archive: which may, all that is known of each on a line, and what stays behind."""
+"""How old orders leave for an archive: which may, all that is known of each on a line, and what stays and is found."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import attrs
 import msgspec
 
+from payments_async._values.request_ids import plain_id
 from payments_async._wire.bodies import currency_of, request_of, without_members
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import (
+    Archive,
+    ArchivedOrder,
+    Entry,
     Happening,
     OldOrder,
     Row,
@@ -27,20 +31,23 @@ from payments_async.journal._statements._entries import (
     FAILED_BY_NOTIFICATION,
     IS_HERE,
     OUTBOX,
+    PAGE,
     Commit,
     PageReader,
     among,
     bounds,
     chunk_bounds,
     chunk_of,
+    readable,
     row_by_id,
     row_of,
     run_of,
     snapshot,
 )
-from payments_async.journal._statements._history import story_of
+from payments_async.journal._statements._history import late_happenings, story_of
 from payments_async.journal._states import FINAL
 
+_ARCHIVES = "SELECT id, path, who, why, begun_at, ended_at, orders FROM archive"
 _log = logging.getLogger("payments_async.journal")
 _PAGE = 250  # orders that leave in one commit, so that nobody else waits for long
 # an event that waits for a handler, that failed or that is to be confirmed keeps its order
@@ -195,3 +202,50 @@ def _line(connection: Connection, row: Row) -> bytes:
 
 def _told(happening: Happening) -> dict[str, Any]:
     return {name: value for name in _names if (value := getattr(happening, name)) is not None}
+
+
+def orders_of(connection: Connection, request_ids: Sequence[str]) -> Mapping[str, Entry | ArchivedOrder]:
+    """Those of these orders that the journal knows, by the ids asked for; a damaged one is logged and left out."""
+    found: dict[str, Entry | ArchivedOrder] = {}
+    for first in range(0, len(request_ids), PAGE):
+        asked = {request_id: plain_id(request_id) for request_id in request_ids[first : first + PAGE]}
+        sql = f"SELECT {COLUMNS} FROM outbox WHERE request_key IN ({', '.join('?' * len(asked))})"  # noqa: S608
+        here: list[Sequence[Any]] = []
+        gone: list[Row] = []
+        for values in connection.execute(sql, list(asked.values())).fetchall():
+            row = row_of(values)
+            if row.archive is None:
+                here.append(values)
+            else:
+                gone.append(row)
+        orders: list[Entry | ArchivedOrder] = [*readable(connection, here)]
+        orders += [_archived(connection, row) for row in gone]
+        known = {plain_id(order.request_id): order for order in orders}
+        found |= {request_id: known[key] for request_id, key in asked.items() if key in known}
+    return found
+
+
+def archives(connection: Connection) -> Sequence[Archive]:
+    """All archives, oldest first."""
+    return tuple(map(_archive, connection.execute(f"{_ARCHIVES} ORDER BY id").fetchall()))
+
+
+def _archived(connection: Connection, row: Row) -> ArchivedOrder:
+    """What is still known of an archived order."""
+    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    return ArchivedOrder(
+        request_id=row.request_id,
+        batch_id=batch_id,
+        state=row.state,
+        amount=Decimal(row.amount),
+        currency=currency_of(row.body),
+        transaction_id=unpack_transaction_id(row.transaction_id),
+        updated_at=row.updated_at,
+        archive=_archive(connection.execute(f"{_ARCHIVES} WHERE id = ?", (row.archive,)).fetchone()),
+        late=late_happenings(connection, row.id),
+    )
+
+
+def _archive(values: Sequence[Any]) -> Archive:
+    number, path, who, why, begun, ended, orders = values
+    return Archive(id=number, path=path, who=who, why=why, begun=begun, ended=ended, orders=orders)

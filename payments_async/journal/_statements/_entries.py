@@ -18,6 +18,7 @@ from payments_async.journal._records import (
     LISTS,
     Awaited,
     Entry,
+    OpenOrder,
     Progress,
     Row,
     Run,
@@ -36,6 +37,7 @@ _log = logging.getLogger("payments_async.journal")
 EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 CHUNK = 500  # orders in one lease
 PAGE = 500  # entries in memory at once
+_LONG_PAGE = 5000  # open orders, which are told in few words: a few hundred kilobytes
 SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
 ASKED_BACK = -1  # what a leased chunk is due at, once an order in it may be sent again that its holder does not have
@@ -577,6 +579,24 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
         rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
         entries = readable(connection, rows) if conflicts else list(_entries_in(connection, rows))
         return entries, rows[-1][0] if rows else after
+
+    return read
+
+
+def open_after(outbox: str, state: State) -> PageReader[OpenOrder]:
+    """A reader of pages of orders in one state, of all runs of an outbox; of failed ones, those that are looked for."""
+    chosen = FAILED_BY_NOTIFICATION if state is State.FAILED else is_in_state("o", state)
+    sql = f"""SELECT o.id, o.request_id, o.updated_at,
+        CASE WHEN o.attempt > 0 THEN o.permitted_at ELSE o.updated_at END,
+        coalesce((SELECT min(a.permitted_at) FROM attempt a WHERE a.order_id = o.id), o.updated_at)
+        FROM outbox o WHERE {chosen} AND o.id > ?
+        AND EXISTS (SELECT 1 FROM run WHERE run.id = {run_in("o.id")} AND run.outbox = ?)
+        ORDER BY o.id LIMIT {_LONG_PAGE}"""  # noqa: S608 - a state, and numbers
+
+    def read(connection: Connection, /, *, after: int) -> tuple[list[OpenOrder], int]:
+        rows = connection.execute(sql, (after, outbox)).fetchall()
+        page = [OpenOrder(request_id, state, since, min(last, first)) for _, request_id, since, last, first in rows]
+        return page, rows[-1][0] if rows else after
 
     return read
 
