@@ -47,7 +47,7 @@ PINNED = {
         Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
         JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
         JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost ListingDeadline LoadBusy Migration
-        News NotAJournal NotApproved NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived
+        News NotAJournal NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived
         OrdersDiffer
         PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
         SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked Sweep UNPAID

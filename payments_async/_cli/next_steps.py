@@ -9,7 +9,7 @@ from payments_async._cli.outbox_state import moment
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import clean
 from payments_async.bulk import later_tries, retried_id
-from payments_async.journal import UNPAID, ArchivedOrder, Entry, Happening, Journal, News, Run, State
+from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, News, Run, State
 from payments_async.journal.contract import Pause
 
 SIGNED = "--who NAME --why REASON"
@@ -18,7 +18,7 @@ IN_DOUBT = "No: the evidence is against itself. Not before somebody knows what i
 
 def meaning_of(order: Entry | ArchivedOrder) -> str:
     """How an order stands, in words; where that is in doubt, first of all that it may have been paid."""
-    if is_contradicted(order) and order.state in UNPAID:
+    if is_contradicted(order) and order.state.meaning.may_be_paid_again:
         return f"It may have been paid: it is called {order.state}, and evidence contradicts that."
     if isinstance(order, Entry) and order.failed_by_notification:
         return (
@@ -53,7 +53,7 @@ async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, stor
     if isinstance(order, Entry) and order.unconfirmed:
         return "No: a notification about it is not confirmed yet. Reconcile first."
     again = order.state.meaning.again
-    if order.state not in UNPAID:
+    if not order.state.meaning.may_be_paid_again:
         return again
     retried = retried_id(order.request_id)
     if await journal.entry(retried) is not None:  # of another row of its batch, or it were a later try
@@ -145,5 +145,5 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
             line = command_line("bulk receipt", entry.request_id, journal=journal)
             yield NextStep(words="For the proof of it:", commands=(line,))
         case _:
-            assert entry.state in UNPAID, entry.state
+            assert entry.state.meaning.may_be_paid_again, entry.state
             yield NextStep(words="Whoever ordered it decides: nothing is sent by itself any more.")

@@ -19,6 +19,7 @@ _SOURCES: Mapping[str, str] = {
 _DECIDED: Mapping[str, str] = {
     "written_off": "it never reached the service, and may be sent again",
     "acknowledged": "the contradiction is known, and may rest",
+    "cancelled": "it is not to be sent",
 }
 # of an order that the journal does not hold
 _ELSEWHERE: Mapping[str, str] = {

@@ -11,7 +11,7 @@ from payments_async._wire.kinds import reference_of
 from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry
-from payments_async.journal._states import UNPAID, State
+from payments_async.journal._states import AGAIN, State
 
 Earlier: TypeAlias = Mapping[str, Entry | ArchivedOrder]
 
@@ -153,7 +153,7 @@ def _later(order: Entry | ArchivedOrder) -> LaterTry:
         request_id=order.request_id,
         batch_id=order.batch_id,
         state=order.state,
-        may_be_paid=is_doubted(order) or order.state not in UNPAID,
+        may_be_paid=is_doubted(order) or order.state not in AGAIN,
     )
 
 
@@ -170,6 +170,6 @@ def paid_before(request_id: str, earlier: Earlier) -> tuple[str, str] | None:
     for order in tries_before(request_id, earlier):
         if is_doubted(order):
             return order.request_id, f"{order.state}, and something contradicts that"
-        if order.state not in UNPAID:
+        if order.state not in AGAIN:
             return order.request_id, order.state
     return None

@@ -307,6 +307,12 @@ class NotParked(JournalRefused):
     remedy = "reconcile first: an order is parked when two clean sweeps did not find it"
 
 
+class NotCancelled(JournalRefused):
+    """An order may have left already, or has ended."""
+
+    remedy = "what may have left cannot be called back: wait for its end, or ask the service"
+
+
 class NotLookedFor(JournalRefused):
     """The journal was copied or restored, and what has to be seen before a quarantine is lifted was not seen yet.
 

@@ -1,10 +1,11 @@
 """The life of an order as one table: state x news -> state. A journal writes down what it answers.
 
-For whoever edits the table: an order becomes ``planned`` again only by proof that nothing of its last attempt left, or
-by a named person where it is ``parked``, or would be (a listing deadline). No other way leads back: each would be a
-second payment. After a takeover the proof counts only where no earlier attempt is open and nothing else speaks of the
-order: that is decided before. Nothing that is only notified settles an order that was never sent: a forged notification
-would leave it unpaid. Every pair is written out; a missing one fails the import.
+To edit the table: an order becomes ``planned`` again only by proof that nothing of its last attempt left, or by a named
+person where it is ``parked``, or would be (a listing deadline). No other way leads back: each is a second payment.
+A cancelled order that was sent before is ``parked``: it may have been paid then. After a takeover the proof counts only
+where no earlier attempt is open and nothing else speaks of the order: that is decided before. Nothing that is only
+notified settles an order that was never sent: a forged notification would leave it unpaid. Every pair is written out; a
+missing one fails the import.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class State(enum.StrEnum):
     FAILED = "failed"
     REVERSED = "reversed"
     REJECTED = "rejected"
+    CANCELLED = "cancelled"
     UNKNOWN = "unknown"
     PARKED = "parked"
 
@@ -123,6 +125,14 @@ _MEANINGS: Mapping[State, Meaning] = {
         is_end=True,
         may_be_paid_again=True,
     ),
+    State.CANCELLED: Meaning(
+        short="cancelled: not paid",
+        now="a person or the application cancelled it before it was sent",
+        again="Yes, under a new request id: this one is used up.",
+        colour="dim",
+        is_end=True,
+        may_be_paid_again=True,
+    ),
     State.UNKNOWN: Meaning(
         short="may have been paid",
         now="it may have been paid",
@@ -141,7 +151,8 @@ _MEANINGS: Mapping[State, Meaning] = {
 # Lists of states, each in the order in which states are shown.
 FINAL = frozenset(state for state in State if state.meaning.is_end)
 CONFIRMED = frozenset(state for state in State if state.meaning.is_confirmed)
-UNPAID = tuple(state for state in State if state.meaning.may_be_paid_again)  # over, and the payee has no money
+AGAIN = tuple(state for state in State if state.meaning.may_be_paid_again)  # over, and the payee has no money
+UNPAID = tuple(state for state in AGAIN if state is not State.CANCELLED)  # ... though somebody wants them to have it
 UNSENT = (State.PLANNED, State.SENDING)  # on the way: there is nothing to tell yet
 UNSETTLED = tuple(state for state in State if state not in {*UNSENT, *FINAL, *CONFIRMED})  # may have been paid
 IN_DOUBT = (State.SENDING, *UNSETTLED)  # may have left, and nothing confirms it
@@ -168,6 +179,7 @@ class News(enum.StrEnum):
     LOOKED_UP_REVERSED = "looked_up_reversed"
     SWEPT_CLEAN_TWICE = "swept_clean_twice"
     WRITTEN_OFF = "written_off"
+    CANCELLED = "cancelled"
 
 
 class Verdict(NamedTuple):
@@ -229,6 +241,7 @@ RULES: Mapping[News, str] = {
     News.LOOKED_UP_REVERSED: "a success may be reversed later",
     News.SWEPT_CLEAN_TWICE: "not in the list is no proof: parked for a person, never resent",
     News.WRITTEN_OFF: "planned again only by a named person, with a reason",
+    News.CANCELLED: "only what was never sent can be cancelled",
 }
 
 # Cells: a state moves there; "=" changes nothing; "!" is a contradiction, kept and shown, and the state stays;
@@ -244,23 +257,25 @@ _COLUMNS = (
     (News.LOOKED_UP_PROCESSING, News.NOTIFIED_PROCESSING), (News.NOTIFIED_UNRECOGNISED,),
     (News.LOOKED_UP_SUCCESSFUL, News.NOTIFIED_SUCCESSFUL), (News.LOOKED_UP_FAILED, News.NOTIFIED_FAILED),
     (News.LOOKED_UP_REVERSED, News.NOTIFIED_REVERSED), (News.SWEPT_CLEAN_TWICE,), (News.WRITTEN_OFF,),
+    (News.CANCELLED,),
 )  # fmt: skip
 _TABLE = """
-            permit   not_sent accepted   rejected unknown expired processing         strange   success             failed          reversed           swept  written_off
-planned     sending  =        !accepted  =        unknown =       !accepted/!parked  !parked   !successful/!parked !failed/!parked !reversed/!parked  =      =
-planned*    sending  =        accepted   =        unknown =       accepted           accepted  successful          failed          reversed           =      =
-sending     =        planned  accepted   rejected unknown unknown accepted           accepted  successful          failed          reversed           =      =
-sending*    =        planned  accepted   unknown  unknown unknown accepted           accepted  successful          failed          reversed           =      =
-unknown     =        planned  accepted   rejected =       =       accepted           accepted  successful          failed          reversed           parked =
-unknown*    =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           parked =
-parked      =        planned  accepted   rejected =       =       accepted           accepted  successful          failed          reversed           =      planned
-parked*     =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           =      planned
-parked-     =        =        !accepted  =        =       =       !accepted/!        !         !successful/!       !failed/!       !reversed/!        =      planned
-accepted    =        !        =          !        =       =       =                  =         successful          failed          reversed           =      =
-successful  =        !        =          !        =       =       =                  !         =                   !               reversed           =      =
-failed      =        =        =          =        =       =       =                  !         !                   =               !                  =      =
-reversed    =        !        =          !        =       =       =                  !         =                   !               =                  =      =
-rejected    =        =        !          =        =       =       !                  !         !                   =               !                  =      =
+            permit   not_sent accepted   rejected unknown expired processing         strange   success             failed          reversed           swept  written_off cancelled
+planned     sending  =        !accepted  =        unknown =       !accepted/!parked  !parked   !successful/!parked !failed/!parked !reversed/!parked  =      =           cancelled
+planned*    sending  =        accepted   =        unknown =       accepted           accepted  successful          failed          reversed           =      =           parked
+sending     =        planned  accepted   rejected unknown unknown accepted           accepted  successful          failed          reversed           =      =           =
+sending*    =        planned  accepted   unknown  unknown unknown accepted           accepted  successful          failed          reversed           =      =           =
+unknown     =        planned  accepted   rejected =       =       accepted           accepted  successful          failed          reversed           parked =           =
+unknown*    =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           parked =           =
+parked      =        planned  accepted   rejected =       =       accepted           accepted  successful          failed          reversed           =      planned     =
+parked*     =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           =      planned     =
+parked-     =        =        !accepted  =        =       =       !accepted/!        !         !successful/!       !failed/!       !reversed/!        =      planned     =
+accepted    =        !        =          !        =       =       =                  =         successful          failed          reversed           =      =           =
+successful  =        !        =          !        =       =       =                  !         =                   !               reversed           =      =           =
+failed      =        =        =          =        =       =       =                  !         !                   =               !                  =      =           =
+reversed    =        !        =          !        =       =       =                  !         =                   !               =                  =      =           =
+rejected    =        =        !          =        =       =       !                  !         !                   =               !                  =      =           =
+cancelled   =        =        !          =        =       =       !                  !         !                   =               !                  =      =           =
 """  # noqa: E501 - a table that wraps cannot be read
 
 

@@ -99,7 +99,7 @@ _OPERATIONS = (
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "propose", "approve", "withdraw_approval", "require_approvals",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
-    "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
+    "apply_evidence", "park", "write_off", "cancel", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "give_listing_deadline", "withdraw_listing_deadline",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",

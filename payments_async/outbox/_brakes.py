@@ -14,13 +14,13 @@ import attrs
 from payments_async._values.checks import check_number, check_whole
 from payments_async._values.frozen import frozen
 from payments_async.journal._records import Progress
-from payments_async.journal._states import UNPAID, News, State
+from payments_async.journal._states import AGAIN, News, State
 
 _EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 _FEWEST = 20  # sends before a rate of errors means anything
 _BALANCE_EVERY = 200  # sends between two readings of the balance
 # money that has left, or may have
-_SPENT = tuple(state for state in State if state not in (State.PLANNED, *UNPAID))
+_SPENT = tuple(state for state in State if state not in (State.PLANNED, *AGAIN))
 _ERRORS = (News.REJECTED, News.UNKNOWN)
 
 _TOLERANCE = 10  # failures in a row, then one order at a time feels its way

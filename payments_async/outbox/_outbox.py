@@ -500,6 +500,23 @@ class Outbox:
         wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
         return await self._listener.until(wanted, FINAL.__contains__, timeout)
 
+    async def cancel(self, request_id: str | Acceptance, *, who: str, why: str) -> Entry:
+        """Let an order that was not sent yet never be sent, also one with ``not_before``: it ends as cancelled.
+
+        To cancel it once more changes nothing. One that a person had sent again is parked: it may have been paid the
+        first time.
+
+        Args:
+            who, why: Who wants that, a person or a part of the application, and the reason; kept in its history.
+
+        Raises:
+            NotCancelled: It may have left, or has ended: the message says how it stands.
+            NotLookedFor: The journal was copied or restored, and the order may have been sent before.
+            OrderUnknown: The journal holds no such order.
+        """
+        wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
+        return await self._journal.cancel(wanted, who=who, why=why)
+
     async def entry(self, request_id: str) -> Entry | None:
         """How an order stands, or ``None``."""
         return await self._journal.entry(request_id)

@@ -355,6 +355,42 @@ async def test_a_paused_outbox_takes_orders_and_sends_none(run: Run, sandbox: Sa
     assert "was not paused; nothing was changed" in (await run("outbox", "resume", *IN, *SIGNED)).said
 
 
+async def test_orders_that_are_not_to_be_sent_after_all(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are cancelled by name; what is not there is told, with 3, and `explain` knows why."""
+    monkeypatch.chdir(tmp_path)
+    await put(sandbox, 3)
+    signed = ("--who", "A. Clerk", "--why", "ordered twice")
+    done = await run("outbox", "cancel", "W-0", "W-1", *IN, *signed)
+    assert (0, True) == (done.status, "never sent, as A. Clerk states: 2 orders: ordered twice" in done.said)
+    told = json.loads((await run("outbox", "cancel", "W-0", "W-9", *IN, *signed, "--json")).out)
+    assert (["W-0"], ["W-9"], 3) == (
+        told["cancelled"],
+        [one["request_id"] for one in told["refused"]],
+        told["exit_status"],
+    )
+    story = (await run("explain", "W-0", *IN)).said
+    assert "cancelled" in story
+    assert "A. Clerk" in story
+    assert "ordered twice" in story
+    assert "planned 1 502 cancelled 2" in (await run("outbox", "status", *IN)).said
+
+
+async def test_a_batch_that_is_not_to_be_sent_after_all(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """All that was not sent is cancelled, once a person has said yes; then there is nothing to cancel."""
+    await put(sandbox, 0)
+    await run("outbox", "pause", *IN, *SIGNED)
+    await run("outbox", "put", payroll, *IN, *BATCH, "--yes")
+    done = await run("bulk", "cancel", *IN, *BATCH, *SIGNED, "--yes")
+    assert (0, True) == (done.status, f"{ORDERS} orders" in done.said)
+    again = await run("bulk", "cancel", *IN, *BATCH, *SIGNED, "--yes")
+    assert (2, True) == (again.status, "no order of batch november is planned" in again.said)
+    assert 0 == (await run("bulk", "status", *IN, *BATCH)).status
+    retry = await run("bulk", "retry-file", "again.csv", *IN, *BATCH)
+    assert (True, 0) == ("no order" in retry.said or retry.status != 0, begun(sandbox))
+
+
 @pytest.mark.slow
 async def test_a_rule_pauses_it_and_a_person_lets_it_go_on(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """The limit of a day: what would exceed it waits."""

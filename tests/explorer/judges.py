@@ -10,7 +10,7 @@ from explorer.worlds import Explored, World, doubted_id
 # Where an order may go from a state in one step, or in two that are one commit. Written out once more, not taken from
 # the package: a row that is wrong there is noticed here.
 FORWARD = {
-    "planned": {"sending", "unknown", "parked", "accepted", "successful", "failed", "reversed"},
+    "planned": {"sending", "unknown", "parked", "cancelled", "accepted", "successful", "failed", "reversed"},
     "sending": {"planned", "unknown", "accepted", "rejected", "successful", "failed", "reversed"},
     "unknown": {"planned", "parked", "accepted", "rejected", "successful", "failed", "reversed"},
     "parked": {"planned", "accepted", "rejected", "successful", "failed", "reversed"},
@@ -19,8 +19,9 @@ FORWARD = {
     "failed": set(),
     "reversed": set(),
     "rejected": set(),
+    "cancelled": set(),
 }
-FINAL = {"successful", "failed", "reversed", "rejected"}
+FINAL = {"successful", "failed", "reversed", "rejected", "cancelled"}
 
 
 class Judges:
@@ -58,6 +59,8 @@ class Judges:
             flights = [one for one in world.flights if one.order == number]
             if state == "rejected" and (paid or flights) and not world.words[number]:
                 yield f"order {number} is rejected and was carried out, or may be yet"
+            if state == "cancelled" and (paid or flights):
+                yield f"order {number} is cancelled and was carried out, or may be yet"
             if state == "rejected" and any(
                 (one.attempt, one.token) == (row["attempt"], row["token"]) for one in flights
             ):

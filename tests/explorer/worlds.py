@@ -57,7 +57,7 @@ class Plan:
         notifies: The service tells of each transaction.
         forged: What a stranger tells of each order: successful, failed, or the transaction of another order; doubted
             is a failure whose sender nobody has confirmed, and doubted again the same once more.
-        write_offs, lifts, named_lifts: Decisions of persons.
+        write_offs, lifts, named_lifts, cancels: Decisions of persons.
         restores: The database may be put back to what it was at any moment before; once.
         survives: The processes go on then, as after a failover to a standby that lags.
         renews: Leases are prolonged.
@@ -83,6 +83,7 @@ class Plan:
     notifies: bool = False
     forged: tuple[str, ...] = ()
     write_offs: int = 0
+    cancels: int = 0
     lifts: int = 0
     named_lifts: int = 0
     restores: int = 0
@@ -706,6 +707,10 @@ class Explored:
                     yield Step(
                         f"a person looks at order {number}, which is parked", partial(self._same, looked), is_fault=True
                     )
+        if self.may(world, "cancel", self.plan.cancels):
+            for number, row in rows.items():
+                if row["state"] == State.PLANNED:
+                    yield Step(f"a person cancels order {number}", partial(self._cancel, world, number), is_fault=True)
         quarantined = any(self.column("chunk", row, "state") == "quarantined" for row in world.table("chunk"))
         doubted = quarantined or any(self.column("run", row, "quarantined_at") for row in world.table("run"))
         if doubted and self.may(world, "lift", self.plan.lifts):
@@ -735,6 +740,13 @@ class Explored:
         except JournalError:
             return world._replace(looked=None)
         return self.spend(self._says(world, [number])._replace(looked=None), "write-off")
+
+    def _cancel(self, world: World, number: int) -> World:
+        try:
+            at_once(self.journal.cancel(self.orders[number].request_id, who=PERSON, why=WHY))
+        except JournalError as error:
+            raise Impossible from error
+        return self.spend(world, "cancel")
 
     def _lift(self, world: World, named: list[str] | None) -> World:
         try:

@@ -156,6 +156,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.STATES: _STATES,
     mutants.WEIGHING: _STATES,
     mutants.EVIDENCE: (
+        "tests/journal/test_cancelling.py",
         "tests/journal/test_archiving.py",
         *_STATES,
         "tests/journal/test_contract_doubts.py",

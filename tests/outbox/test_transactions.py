@@ -126,6 +126,18 @@ async def test_an_order_of_a_transaction_that_was_rolled_back_never_was(shop: Ba
         assert (BALANCE, None, ids(range(1, 2))) == (shop.balance, entry, here.executions())
 
 
+async def test_an_order_that_is_cancelled_before_it_is_taken(shop: Bank, service: Sandbox) -> None:
+    """It leaves the tray and has ended, also for a transaction that puts it once more."""
+    async with desk(shop, service, works=False) as here:
+        async with shop.begin() as connection:
+            await here.outbox.put(payout(0), connection=connection)
+        entry = await here.outbox.cancel(payout(0).request_id, who="shop", why="the customer has left")
+        assert (State.CANCELLED, [0]) == (entry.state, shop.look("SELECT count(*) FROM tray"))
+        async with shop.begin() as connection:
+            assert State.CANCELLED is (await here.outbox.put(payout(0), connection=connection)).state
+        assert [] == here.executions()
+
+
 async def test_a_connection_without_a_transaction_is_refused(shop: Bank, service: Sandbox) -> None:
     """What belongs together would not be committed together."""
     async with desk(shop, service) as here, shop.committing() as connection:

@@ -23,15 +23,16 @@ from payments_async.testing._simulation.processes import Process
 if TYPE_CHECKING:
     from simulation.worlds import World
 
-ENDS = {"successful", "failed", "reversed", "rejected", "parked"}
-TOLD_OF = ("successful", "failed", "rejected")
+ENDS = {"successful", "failed", "reversed", "rejected", "cancelled", "parked"}
+TOLD_OF = ("successful", "failed", "rejected", "cancelled")
 UNSENT = {"planned", "sending", "unknown", "parked"}
 # What an order never becomes again, once it was in a state.
 BACKWARDS = {
-    "successful": UNSENT | {"accepted", "rejected"},
-    "reversed": UNSENT | {"accepted", "rejected"},
-    "failed": UNSENT | {"accepted", "rejected"},
-    "accepted": UNSENT - {"parked"} | {"rejected"},
+    "successful": UNSENT | {"accepted", "rejected", "cancelled"},
+    "reversed": UNSENT | {"accepted", "rejected", "cancelled"},
+    "failed": UNSENT | {"accepted", "rejected", "cancelled"},
+    "accepted": UNSENT - {"parked"} | {"rejected", "cancelled"},
+    "cancelled": UNSENT | {"accepted", "successful", "failed", "rejected"},
 }
 _connect = sqlite3.connect
 

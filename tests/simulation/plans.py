@@ -22,6 +22,7 @@ BLOWS = ("kill", "stop", "cancel", "close", "shut", "mute", "deaf")
 HABITS = ("hang_up", "closes_anyhow", "handlers_fail", "twins", "crash_points", "dies_after_200")
 PERSONS = ("sends_again", "pauses")
 APPROVERS = ("approves", "withdraws")  # batches and decisions need the approval of another person
+CANCELLERS = ("cancels",)
 FAULTS = (*SERVICE, *NETWORK, *LISTS, *BLOWS, *HABITS, *PERSONS)
 
 
@@ -96,7 +97,7 @@ class Plan:
         ]  # fmt: skip
         of_machine, more = drawn(seed, trouble)
         persons = random.Random(f"persons {seed}")
-        approvers = APPROVERS[: persons.choice([0, 0, 0, 1, 2])]
+        approvers = APPROVERS[: persons.choice([0, 0, 0, 1, 2])] + CANCELLERS[: persons.choice([0, 0, 1])]
         blows += [Blow(one.at, one.kind, one.who, one.seconds, one.how) for one in more]
         return cls(
             seed=seed,

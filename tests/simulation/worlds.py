@@ -47,7 +47,7 @@ from payments_async.testing._simulation.processes import Process
 from payments_async.testing._simulation.threads import crash_point
 
 NAME = "shop"
-TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED)
+TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED, State.CANCELLED)
 MAKER, CHECKER = Signature(who="Ann Example"), Signature(who="Ben Example")
 FOUR_EYES = ApprovalRule(needed=1, shared_logins=True, why="four eyes", by=MAKER)
 PATIENCE = 6_000.0  # seconds after the last fault within which everything has come to rest
@@ -126,6 +126,7 @@ class World:
             self.live(number)
         Process(self.loop, "person").start(self._person())
         Process(self.loop, "checker").start(self._checker())
+        Process(self.loop, "canceller").start(self._canceller())
         for blow in self.plan.blows:
             await self._watch_until(blow.at)
             self._strike(blow)
@@ -467,6 +468,18 @@ class World:
             with suppress(JournalError):
                 async with self.machine.journal(None) as journal:
                     await self._approve(journal)
+
+    async def _canceller(self) -> None:
+        """Another person, who changes their mind about what was not sent yet."""
+        while self.has("cancels") and not self.is_calm:
+            await asyncio.sleep(10.0 * self.loop.chance.random())
+            with suppress(JournalError):
+                async with self.machine.journal(None) as journal:
+                    planned = [entry async for entry in journal.entries(state=State.PLANNED)]
+                    if planned:
+                        request_id = self.loop.chance.choice(planned).request_id
+                        await journal.cancel(request_id, who="Ben Example", why="ordered twice")
+                        self.say("person", "cancelled", request_id)
 
     async def _approve(self, journal: Journal) -> None:
         """Approve all that was proposed; or change one's mind, now and then."""

@@ -19,6 +19,7 @@ _NEVER_SENT = "not sent, for something says that it was: ask the service; if it 
 _DECIDED: Mapping[str, str] = {
     "written_off": "written off: it never reached the service, and is sent again",
     "acknowledged": "contradiction acknowledged",
+    "cancelled": "cancelled: it is not sent",
 }
 _CONFLICT = "evidence contradicts: ask the service what is true, then acknowledge it"
 _WORDS = {

@@ -146,6 +146,7 @@ class Journal:
     """
 
     _put_all = staticmethod(_puts.put_all)
+    _cancel = staticmethod(_evidence.cancel)
 
     def __init__(
         self,
@@ -918,6 +919,22 @@ class Journal:
         decided = (tuple(request_ids), _signed(who, why), why, seen or {}, await self._remembered_rules())
         await self._submit("write_off", _evidence.write_off, *decided)
         return [await self._entry(request_id) for request_id in request_ids]
+
+    async def cancel(self, request_id: str, *, who: str, why: str) -> Entry:
+        """An order that is planned is not to be sent: it ends as cancelled, for good.
+
+        One that a person had sent again is parked instead: it may have been paid the first time.
+
+        Args:
+            who, why: Who wants that: a person, or a part of the application.
+
+        Raises:
+            NotCancelled: It may have left, or has ended.
+            NotLookedFor: The journal was copied or restored, and the order may have been sent before.
+            OrderUnknown: There is no such order.
+        """
+        await self._submit("cancel", self._cancel, request_id, who, why)
+        return await self._entry(request_id)
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person has seen the conflict of an order: it is kept in the history and counted no more.

@@ -75,6 +75,7 @@ class PostgresJournal(Journal):
     """
 
     _put_all = staticmethod(_tray.put_all)
+    _cancel = staticmethod(_tray.cancel)
     _steps: ClassVar[Sequence[Step]] = STEPS
 
     def __init__(

@@ -34,10 +34,9 @@ from payments_async.journal._records import (
     order_of,
     proved,
 )
-from payments_async.journal._statements import _puts
+from payments_async.journal._statements import _evidence, _puts
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
-from payments_async.journal._statements._evidence import resolve
 from payments_async.journal._statements._puts import PutRequest
 from payments_async.journal._states import State
 
@@ -151,7 +150,17 @@ def drop(commit: Commit, outbox: str, request_id: str, who: str, why: str) -> No
     if gone is None:
         raise OrderUnknown(f"no order {request_id} of the outbox {outbox} could not be taken")
     (run,) = commit.execute("SELECT id FROM run WHERE batch_id = ?", (outbox,)).fetchone()
-    resolve(commit, "dropped", who, why, run=run, evidence=f"{request_id}: {gone[0]}")
+    _evidence.resolve(commit, "dropped", who, why, run=run, evidence=f"{request_id}: {gone[0]}")
+
+
+def cancel(commit: Commit, request_id: str, who: str, why: str) -> None:
+    """A planned order is not to be sent; one that lies in the tray is taken first."""
+    found = commit.execute(
+        f"DELETE FROM tray WHERE request_key = ? AND problem IS NULL RETURNING {_COLUMNS}",  # noqa: S608
+        (plain_id(request_id),),
+    ).fetchall()
+    _place(commit, [_Row(*row) for row in found], _for_nobody)
+    _evidence.cancel(commit, request_id, who, why)
 
 
 def quarantine_everything(commit: Commit, *, is_behind: bool) -> None:
@@ -159,25 +168,26 @@ def quarantine_everything(commit: Commit, *, is_behind: bool) -> None:
 
     So nothing stays in the tray, and all that was there waits for a person with the rest.
     """
-
-    def unregistered(_: int, outbox: str, order: Order, not_before: float, priority: int) -> PutRequest:
-        return PutRequest(
-            outbox=outbox,
-            order=order,
-            body=write_order(order),
-            not_before=not_before,
-            priority=priority,
-            owner=None,
-            holder="",
-            chunk=None,
-            lease=0.0,
-            permits=False,
-            register=None,
-        )
-
     found = commit.execute(f"DELETE FROM tray WHERE problem IS NULL RETURNING {_COLUMNS}").fetchall()  # noqa: S608
-    _place(commit, [_Row(*row) for row in found], unregistered)
+    _place(commit, [_Row(*row) for row in found], _for_nobody)
     quarantine_all(commit, is_behind=is_behind)
+
+
+def _for_nobody(_: int, outbox: str, order: Order, not_before: float, priority: int) -> PutRequest:
+    """What lies in the tray, to be put into the outbox without being sent."""
+    return PutRequest(
+        outbox=outbox,
+        order=order,
+        body=write_order(order),
+        not_before=not_before,
+        priority=priority,
+        owner=None,
+        holder="",
+        chunk=None,
+        lease=0.0,
+        permits=False,
+        register=None,
+    )
 
 
 class _Row(NamedTuple):

@@ -10,7 +10,7 @@ from itertools import islice
 from payments_async._values.amounts import amount_text
 from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, Proposal, Signature, decision_proposal
-from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
+from payments_async.journal._faults import NotCancelled, NotLookedFor, NotParked, OrderUnknown
 from payments_async.journal._records import (
     Evidence,
     Finding,
@@ -333,6 +333,21 @@ def plan_again(commit: Commit, row: Row, who: str, why: str, about: str | None) 
     _dispute(commit, row, decision, who)
     change(commit, row, State.PLANNED, sent_before=True)
     open_chunk_of(commit, row)
+
+
+def cancel(commit: Commit, request_id: str, who: str, why: str) -> None:
+    """A planned order is not to be sent: it ends as cancelled, or is parked where it may have been sent before."""
+    check_named(who, why)
+    row = named_row(commit, request_id)
+    if row.state is State.CANCELLED:
+        return
+    verdict = next_state(row.state, News.CANCELLED, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row))
+    if verdict.ignored:
+        raise NotCancelled(f"order {request_id} is {row.state}: {row.state.meaning.now}")
+    if (missing := awaited(commit, run_of(row.id))) is not None:  # it may have been sent, and that be forgotten
+        raise NotLookedFor(f"order {request_id}: {missing.words()}")
+    resolve(commit, News.CANCELLED, who, why, order_id=row.id)
+    change(commit, row, verdict.state, message=f"cancelled by {who}: {why}")
 
 
 def _sent_again(commit: Commit, rows: Mapping[str, Row], by: Signature, why: str) -> Proposal:

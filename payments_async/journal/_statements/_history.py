@@ -55,6 +55,7 @@ _DOUBTED = {
     "reported": "from somebody who is not known to be a sender: nothing believes it",
 }
 _NEWS = {news.value: news for news in News}
+_DECISIONS = {news.value: news for news in (News.WRITTEN_OFF, News.CANCELLED)}  # that move an order
 _UNFINISHED = "it was broken off"
 _SWEEPS = "s.id, r.batch_id, s.since, s.until, s.begun_at, s.ended_at, s.rows, s.requests, s.counted, s.problem"
 _MOST = 1000  # that are told of: whoever reconciles each minute makes half a million in a year
@@ -427,14 +428,14 @@ def _seen(seen: _Evidence, what: str) -> Happening:
 
 def _resolved(resolution: _Resolution) -> Happening:
     _, kind, who, why, evidence, at = resolution
-    written_off = kind == News.WRITTEN_OFF
+    news = _DECISIONS.get(kind)
     return Happening(
         at=at,
         what="resolution",
         by=who,
-        news=News.WRITTEN_OFF if written_off else None,
-        state=State.PLANNED if written_off else None,
-        rule=RULES[News.WRITTEN_OFF] if written_off else None,
+        news=news,
+        state=State.PLANNED if news is News.WRITTEN_OFF else None,
+        rule=None if news is None else RULES[news],
         detail=f"{kind}: {why}" + (f" (on: {evidence})" if evidence else ""),
     )
 

@@ -1,4 +1,4 @@
-"""`payments-async bulk write-off`, `listing-deadline`, `acknowledge`, `lift-quarantine`: what a person decides."""
+"""What a person decides: `bulk write-off`, `cancel`, `listing-deadline`, `acknowledge`, `lift-quarantine`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ import typer
 
 from payments_async._cli.agreement import paid_to
 from payments_async._cli.batch_state import currency_of, show_progress
+from payments_async._cli.cancelling import cancel_all
 from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
@@ -117,6 +118,40 @@ async def bulk_listing_deadline(
             await give_listing_deadline(held, deadline, signature(who), why)
     screen.say(f"An order that is not listed then is sent again, as {quoted(who)} states: {quoted(why)}")
     return screen.ended(Exit.FINE, {"deadline": deadline, "who": who, "why": why})
+
+
+async def bulk_cancel(
+    screen: Screen,
+    who: Who,
+    why: Annotated[str, typer.Option(help="The reason; kept.")],
+    request_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="REQUEST_ID", help="Orders; else all that were not sent.")
+    ] = None,
+    ids_file: IdsFile = None,
+    journal: JournalFile = None,
+    batch_id: AnyBatch = None,
+    yes: Yes = False,
+) -> Exit:
+    """Cancel the orders of a batch that were not sent yet, all or some: they are never sent.
+
+    What may have left cannot be called back: it is named with its state, and the exit status is 3. Each order is
+    decided by itself, also while the batch is sent.
+
+    Example: payments-async bulk cancel --who "A. Clerk" --why "wrong month" --journal payroll.sqlite --batch-id NOV
+    """
+    async with opened(journal) as held:
+        if request_ids or ids_file is not None:
+            chosen = _chosen(request_ids, ids_file)
+            for one in chosen:
+                await _shown(screen, held, one, is_asked=not yes)
+        else:
+            name = await chosen_batch(held, batch_id)
+            show_progress(screen, await held.progress(name), await currency_of(held, name))
+            chosen = [entry.request_id async for entry in held.entries(name, State.PLANNED)]
+            if not chosen:
+                raise BadInput(f"no order of batch {clean(name)} is planned; nothing was changed")
+        screen.confirm(f"Should {counted(len(chosen), 'order')} never be sent?", yes=yes)
+        return await cancel_all(screen, held, chosen, who=who, why=why)
 
 
 async def bulk_acknowledge(

@@ -1,9 +1,10 @@
-"""`payments-async outbox pause`, `resume`, `replay`, `forget` and `drop`: what a person decides about an outbox."""
+"""What a person decides about an outbox: `outbox pause`, `resume`, `cancel`, `replay`, `forget` and `drop`."""
 
 from typing import Annotated
 
 import typer
 
+from payments_async._cli.cancelling import cancel_all
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, moment, pause_document
@@ -62,6 +63,24 @@ async def outbox_resume(
     else:
         screen.say(f"{quoted(name)} was not paused; nothing was changed")
     return screen.ended(Exit.FINE, {"outbox": name, "was_paused": was_paused, "paused": pause_document(before)})
+
+
+async def outbox_cancel(
+    screen: Screen,
+    request_ids: Annotated[list[str], typer.Argument(metavar="REQUEST_ID", help="Orders that were not sent yet.")],
+    who: Who,
+    why: Annotated[str, typer.Option(help="The reason, such as a customer who has left; kept.")],
+    journal: JournalFile = None,
+) -> Exit:
+    """Cancel orders that were not sent yet, also those for a later moment: they are never sent.
+
+    What may have left cannot be called back: it is named with its state, and the exit status is 3. Each order is
+    decided by itself.
+
+    Example: payments-async outbox cancel W-17 --who "A. Clerk" --why "ordered twice" --journal shop.sqlite
+    """
+    async with opened(journal) as held:
+        return await cancel_all(screen, held, list(dict.fromkeys(request_ids)), who=who, why=why)
 
 
 async def outbox_drop(
