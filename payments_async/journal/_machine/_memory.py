@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import platformdirs
 
@@ -216,75 +216,61 @@ class Registry:
 
     def path_of(self, journal_id: str) -> str | None:
         """Where a journal was last."""
-        with self._translating():
-            found = self._connection.execute("SELECT path FROM journal WHERE id = ?", (journal_id,)).fetchone()
-        return None if found is None else str(found[0])
+        found = self._rows("SELECT path FROM journal WHERE id = ?", journal_id)
+        return str(found[0][0]) if found else None
 
     def journals_at(self, path: Path) -> list[str]:
         """The ids of the journals that were last seen at a path."""
-        with self._translating():
-            found = self._connection.execute("SELECT id FROM journal WHERE path = ?", (str(path),))
-            return [journal_id for (journal_id,) in found.fetchall()]
+        return [journal_id for (journal_id,) in self._rows("SELECT id FROM journal WHERE path = ?", str(path))]
 
     def note_place(self, journal_id: str, path: Path, now: float) -> None:
         """Write down where a journal is."""
-        if self.path_of(journal_id) == str(path):
-            return
-        with self._translating():
-            self._connection.execute(
-                "INSERT OR REPLACE INTO journal (id, path, seen_at) VALUES (?, ?, ?)", (journal_id, str(path), now)
+        if self.path_of(journal_id) != str(path):
+            self._rows(
+                "INSERT OR REPLACE INTO journal (id, path, seen_at) VALUES (?, ?, ?)", journal_id, str(path), now
             )
 
     def batches_of(self, journal_id: str) -> list[Holder]:
         """The batches of a journal whose orders were all in it: some of them may have been sent."""
-        with self._translating():
-            found = self._connection.execute(
-                f"{HELD} WHERE b.journal = ? AND b.state = 'ready' ORDER BY b.id", (journal_id,)
-            ).fetchall()
-        return list(map(Holder._make, found))
+        return self._holders("b.journal = ? AND b.state = 'ready' ORDER BY b.id", journal_id)
 
     def has_sent_nothing(self, journal_id: str) -> bool:
         """Whether a journal is known to have had batches, and none of which anything may have been sent."""
-        with self._translating():
-            (batches, ready) = self._connection.execute(
-                "SELECT count(*), coalesce(sum(state = 'ready'), 0) FROM batch WHERE journal = ?", (journal_id,)
-            ).fetchone()
+        sql = "SELECT count(*), coalesce(sum(state = 'ready'), 0) FROM batch WHERE journal = ?"
+        ((batches, ready),) = self._rows(sql, journal_id)
         return bool(batches and not ready)
 
     def holders_of(self, request_id: str) -> list[Holder]:
         """The batches that may have sent an order of this id, of whichever journal and account."""
-        with self._translating():
-            found = self._connection.execute(
-                f"""{HELD} WHERE b.state = 'ready' AND b.id IN (SELECT r.batch FROM account a
-                JOIN request r ON r.account = a.id WHERE r.request_id = ?) ORDER BY b.id""",  # noqa: S608 - no value
-                (plain_id(request_id),),
-            ).fetchall()
-        return list(map(Holder._make, found))
+        return self._holders(
+            """b.state = 'ready' AND b.id IN (SELECT r.batch FROM account a
+            JOIN request r ON r.account = a.id WHERE r.request_id = ?) ORDER BY b.id""",
+            plain_id(request_id),
+        )
 
     # approvals
 
     def rule_of(self, journal_id: str) -> ApprovalRule | None:
         """How many must approve the batches of a journal, as far as this machine has heard."""
-        with self._translating():
-            found = self._connection.execute(
-                "SELECT needed, shared_logins, why, who, login, machine, at FROM approval_rule WHERE journal = ?",
-                (journal_id,),
-            ).fetchone()
-        if found is None:
+        found = self._rows(
+            "SELECT needed, shared_logins, why, who, login, machine, at FROM approval_rule WHERE journal = ?",
+            journal_id,
+        )
+        if not found:
             return None
-        needed, shared, why, who, login, machine, at = found
+        ((needed, shared, why, who, login, machine, at),) = found
         by = Signature(who=who, login=login, machine=machine, at=at)
         return ApprovalRule(needed=needed, shared_logins=bool(shared), why=why, by=by)
 
     def rules_of(self, journal_id: str, identity: RunIdentity | None) -> list[ApprovalRule]:
         """The rules of a journal, and of the others of its account if that is known, oldest first."""
         digest = None if identity is None else account_digest(identity)
-        with self._translating():
-            found = self._connection.execute(
-                """SELECT journal FROM approval_rule WHERE journal = ? OR journal IN (
-                SELECT b.journal FROM account a JOIN batch b ON b.account = a.id WHERE a.digest = ?) ORDER BY at""",
-                (journal_id, digest),
-            ).fetchall()
+        found = self._rows(
+            """SELECT journal FROM approval_rule WHERE journal = ? OR journal IN (
+            SELECT b.journal FROM account a JOIN batch b ON b.account = a.id WHERE a.digest = ?) ORDER BY at""",
+            journal_id,
+            digest,
+        )
         rules = [self.rule_of(journal) for (journal,) in found]
         return [rule for rule in rules if rule is not None]
 
@@ -308,15 +294,13 @@ class Registry:
         very outbox under one of those.
         """
         first, end = _since(run), _since(run, end=True)
-        with self._translating():
-            found = self._connection.execute(
-                f"""{HELD} WHERE b.id IN (SELECT taken_by FROM batch
-                WHERE journal = ? AND (run = ? OR (run > ? AND run < ?)) AND state = 'ready')
-                AND NOT (b.journal = ? AND b.run > ? AND b.run < ?)
-                ORDER BY b.id DESC LIMIT 1""",  # noqa: S608 - no value in it
-                (journal_id, run, first, end, journal_id, first, end),
-            ).fetchone()
-        return None if found is None else Holder._make(found)
+        found = self._holders(
+            """b.id IN (SELECT taken_by FROM batch
+            WHERE journal = ? AND (run = ? OR (run > ? AND run < ?)) AND state = 'ready')
+            AND NOT (b.journal = ? AND b.run > ? AND b.run < ?) ORDER BY b.id DESC LIMIT 1""",
+            *(journal_id, run, first, end, journal_id, first, end),
+        )
+        return found[0] if found else None
 
     def begin(
         self, journal_id: str, run: str, batch_id: str, identity: RunIdentity, *, orders: int | None, now: float
@@ -405,14 +389,13 @@ class Registry:
 
     def other_journal(self, loading: Loading) -> Holder | None:
         """What another journal of the account had ready last, where this one has had, or adopted, nothing of it."""
-        with self._translating():
-            found = self._connection.execute(
-                f"""{HELD} WHERE b.account = ? AND b.state = 'ready' AND b.journal <> ? AND NOT EXISTS (SELECT 1
-                FROM batch m WHERE m.account = b.account AND m.journal = ? AND (m.state = 'ready' OR m.adopted))
-                ORDER BY b.id DESC LIMIT 1""",  # noqa: S608 - no value in it
-                (loading.account, loading.journal, loading.journal),
-            ).fetchone()
-        return None if found is None else Holder._make(found)
+        found = self._holders(
+            """b.account = ? AND b.state = 'ready' AND b.journal <> ? AND NOT EXISTS (SELECT 1
+            FROM batch m WHERE m.account = b.account AND m.journal = ? AND (m.state = 'ready' OR m.adopted))
+            ORDER BY b.id DESC LIMIT 1""",
+            *(loading.account, loading.journal, loading.journal),
+        )
+        return found[0] if found else None
 
     def ready(self, loading: Loading, now: float, *, may_be_second: bool = False) -> None:
         """All orders of a batch are registered, and any of them may be sent soon.
@@ -462,7 +445,7 @@ class Registry:
         holders: dict[int, Holder] = {}
         for _, number in found:
             if number not in holders:
-                holders[number] = Holder._make(self._connection.execute(f"{HELD} WHERE b.id = ?", (number,)).fetchone())
+                (holders[number],) = self._holders("b.id = ?", number)
         return [(asked[key], holders[number]) for key, number in found]
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
@@ -476,6 +459,15 @@ class Registry:
                 "UPDATE batch SET orders = orders - 1, taken_by = ? WHERE id = ?", (loading.id, holder.id)
             )
         return len(others)
+
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        """What a statement finds."""
+        with self._translating():
+            return self._connection.execute(sql, values).fetchall()
+
+    def _holders(self, condition: str, *values: object) -> list[Holder]:
+        """The batches of which something holds."""
+        return list(map(Holder._make, self._rows(f"{HELD} WHERE {condition}", *values)))
 
     @contextmanager
     def _writing(self, *, durable: bool = False) -> Iterator[None]:
@@ -644,7 +636,9 @@ class PutRegistrar:
 
     def _adopting(self) -> Loading:
         """What the orders are to the registry that this outbox has taken over."""
-        loading = self._begin(f"{_since(self._uid)}adopted")
+        return self._made_ready(self._begin(f"{_since(self._uid)}adopted"))
+
+    def _made_ready(self, loading: Loading) -> Loading:
         if not loading.is_ready:
             self._registry.ready(loading, self._clock())
         return loading
@@ -655,13 +649,9 @@ class PutRegistrar:
 
     def loading(self, doubted_at: float | None) -> Loading:
         """What the outbox is to the registry. Raises ``JournalUnavailable`` or ``SecondJournal``."""
-        if (known := self._loadings.get(doubted_at)) is not None:
-            return known
-        loading = self.begun(doubted_at)
-        if not loading.is_ready:
-            self._registry.ready(loading, self._clock())
-        self._loadings[doubted_at] = loading
-        return loading
+        if doubted_at not in self._loadings:
+            self._loadings[doubted_at] = self._made_ready(self.begun(doubted_at))
+        return self._loadings[doubted_at]
 
 
 class StateFolder(enum.Enum):
