@@ -116,6 +116,12 @@ class ApprovalRule:
             raise ValueError(f"needed: a number of persons from 0 to {_MOST}")
 
 
+def kept_rule(needed: int, shared_logins: int, why: str, who: str, login: str, machine: str, at: float) -> ApprovalRule:
+    """The rule that was written down so."""
+    by = Signature(who=who, login=login, machine=machine, at=at)
+    return ApprovalRule(needed=needed, shared_logins=bool(shared_logins), why=why, by=by)
+
+
 def decision_proposal(
     what: str, parts: Sequence[str], *, batch_id: str, orders: int, amount: Decimal, by: Signature
 ) -> Proposal:

@@ -24,7 +24,7 @@ import platformdirs
 
 from payments_async._values.frozen import frozen
 from payments_async._values.request_ids import plain_id
-from payments_async.journal._approvals import ApprovalRule, Signature
+from payments_async.journal._approvals import ApprovalRule, kept_rule
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalError,
@@ -256,11 +256,7 @@ class Registry:
             "SELECT needed, shared_logins, why, who, login, machine, at FROM approval_rule WHERE journal = ?",
             journal_id,
         )
-        if not found:
-            return None
-        ((needed, shared, why, who, login, machine, at),) = found
-        by = Signature(who=who, login=login, machine=machine, at=at)
-        return ApprovalRule(needed=needed, shared_logins=bool(shared), why=why, by=by)
+        return kept_rule(*found[0]) if found else None
 
     def rules_of(self, journal_id: str, identity: RunIdentity | None) -> list[ApprovalRule]:
         """The rules of a journal, and of the others of its account if that is known, oldest first."""

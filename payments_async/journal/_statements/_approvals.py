@@ -13,6 +13,7 @@ from payments_async.journal._approvals import (
     Proposal,
     Signature,
     is_one_person,
+    kept_rule,
     rule_in_force,
     why_not_approved,
 )
@@ -112,11 +113,7 @@ def rule(connection: Connection | Commit) -> ApprovalRule:
     found = connection.execute(
         "SELECT needed, shared_logins, why, who, login, machine, at FROM approval_rule ORDER BY id DESC LIMIT 1"
     ).fetchone()
-    if found is None:
-        return ApprovalRule()
-    needed, shared, why, who, login, machine, at = found
-    by = Signature(who=who, login=login, machine=machine, at=at)
-    return ApprovalRule(needed=needed, shared_logins=bool(shared), why=why, by=by)
+    return ApprovalRule() if found is None else kept_rule(*found)
 
 
 def check_approved(
@@ -131,17 +128,12 @@ def check_approved(
     Raises:
         NotApproved: They have not.
     """
-    held = rule_in_force(rule(commit), remembered)
-    if not max(held.needed, needed):
+    if not max(rule_in_force(rule(commit), remembered).needed, needed):
         return
     sql = "SELECT source_digest FROM run WHERE batch_id = ? AND state = 'ready'"
     found = commit.execute(sql, (batch_id,)).fetchone()
     digest = given if found is None or found[0] is None else found[0]
-    given_for = () if digest is None else approvals(commit, digest)
-    made = () if digest is None else proposals(commit, digest)
-    refusal = why_not_approved(held, digest, made, given_for, needed)
-    if refusal is not None:
-        raise refusal
+    check_approvals(commit, digest, remembered, needed)
 
 
 def check_decision(commit: Commit, decision: Proposal, remembered: Sequence[ApprovalRule]) -> None:
@@ -153,10 +145,11 @@ def check_decision(commit: Commit, decision: Proposal, remembered: Sequence[Appr
         raise
 
 
-def check_approvals(commit: Commit, digest: str, remembered: Sequence[ApprovalRule]) -> None:
+def check_approvals(commit: Commit, digest: str | None, remembered: Sequence[ApprovalRule], needed: int = 0) -> None:
     """Refuse what too few others approve by now. Raises ``NotApproved``."""
     held = rule_in_force(rule(commit), remembered)
-    refusal = why_not_approved(held, digest, proposals(commit, digest), approvals(commit, digest), 0)
+    made, given = ((), ()) if digest is None else (proposals(commit, digest), approvals(commit, digest))
+    refusal = why_not_approved(held, digest, made, given, needed)
     if refusal is not None:
         raise refusal
 
