@@ -118,3 +118,14 @@ async def test_an_order_that_was_held_back_in_a_copy(opens: Opens, home: Home) -
         await put(copy, 1, owner=None)
         assert await claim(copy) is None
         assert 1 == (await copy.run(SHOP)).quarantined
+
+
+async def test_an_order_that_was_held_back_and_cancelled_in_a_copy(opens: Opens, home: Home) -> None:
+    """It is never sent: its chunk, which is done, waits for no person."""
+    async with opens() as journal:
+        await journal.open_outbox(SHOP, IDENTITY)
+        chunk = await held_back(journal)
+        await journal.cancel(order(1).request_id, who="Ann", why="not any more")
+        await journal.release_chunk(chunk)
+    async with home.copied()(state_folder=None) as copy:
+        assert 0 == (await copy.run(SHOP)).quarantined

@@ -1460,14 +1460,14 @@ MUTANTS = (
         "quarantine-forgets-open-orders",
         QUARANTINE,
         "a quarantine takes in chunks with orders that a person may send again",
-        "    for condition in (IS_UNSETTLED, IS_HELD):",
-        "    for condition in (IS_HELD,):",
+        '    for condition in (IS_UNSETTLED, f"{IS_HELD} AND',
+        '    for condition in ("FALSE", f"{IS_HELD} AND',
     ),
     Mutant(
         "quarantine-forgets-held-orders",
         QUARANTINE,
         "a quarantine takes in chunks with orders that were held back and may have been sent since",
-        "    for condition in (IS_UNSETTLED, IS_HELD):",
+        """    for condition in (IS_UNSETTLED, f"{IS_HELD} AND state = 'planned'"):""",
         "    for condition in (IS_UNSETTLED,):",
     ),
     Mutant(

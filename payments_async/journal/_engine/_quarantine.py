@@ -38,7 +38,7 @@ def quarantine_all(commit: Commit, *, is_behind: bool) -> None:
         is_behind: It has forgotten commits, perhaps with the batches that they were of.
     """
     found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
-    for condition in (IS_UNSETTLED, IS_HELD):  # each has its index
+    for condition in (IS_UNSETTLED, f"{IS_HELD} AND state = 'planned'"):  # each has its index
         orders = commit.execute(f"SELECT id FROM outbox WHERE {condition}").fetchall()  # noqa: S608 - no value in it
         found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in orders}
     doubt(commit)
