@@ -5,7 +5,18 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
+from journal.factories import (
+    BATCH,
+    Clock,
+    claimed,
+    delivery,
+    event,
+    in_outbox,
+    loaded,
+    order,
+    permitted,
+    transaction_id,
+)
 
 from payments_async._wire.events import TransactionEvent
 from payments_async.journal import Journal, News, NotParked, State
@@ -210,3 +221,18 @@ async def test_what_came_before_the_batch_was_loaded_parks_its_order(journal: Jo
     assert 1 == (await journal.progress(BATCH)).counts["parked"]
     await written_off(journal)
     assert 1 == (await journal.progress(BATCH)).counts["planned"]
+
+
+async def test_an_order_that_was_held_back_and_is_sent_again(journal: Journal) -> None:
+    """A person calls what was told of it false: it is tried once more, and is not held back for ever, unseen."""
+    chunk = await in_outbox(journal, 1)
+    permit = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=permit, news=News.NOT_SENT, message="cannot be sent", holds_back=True))
+    await journal.release_chunk(chunk)
+    assert await journal.claim_chunk("shop", "worker") is None
+    told = event(0, 0, request_id=permit.request_id)
+    await notified(journal, told)
+    await journal.write_off(permit.request_id, who="Ann", why="a forgery")
+    again = await journal.claim_chunk("shop", "worker")
+    assert again is not None
+    assert [permit.request_id] == [one.request_id for one in again.orders]

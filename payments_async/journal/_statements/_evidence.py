@@ -475,7 +475,8 @@ def _dispute(commit: Commit, row: Row, decision: int, who: str) -> None:
             commit.execute(
                 "UPDATE ipn_event SET state = 'disputed', error = ? WHERE id = ?", (f"written off by {who}", event_id)
             )
-    commit.execute("UPDATE outbox SET conflict = NULL WHERE id = ?", (row.id,))
+    # whoever claims an order that still cannot be sent as it is holds it back anew, and shows it
+    commit.execute("UPDATE outbox SET conflict = NULL, held_at = NULL WHERE id = ?", (row.id,))
 
 
 def resolve(
