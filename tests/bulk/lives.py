@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -75,6 +76,11 @@ def singles() -> list[PayoutOrder]:
 def leaving() -> PayoutOrder:
     """The order of the outbox that leaves for an archive."""
     return payout(200)
+
+
+def mistaken() -> PayoutOrder:
+    """The order of the outbox that was put for tomorrow, and is cancelled."""
+    return payout(300)
 
 
 @attrs.define
@@ -241,7 +247,7 @@ class Life:
         await journal.prune_changes(older_than=1e9)
 
     async def pay(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
-        """An outbox is opened, paused and resumed; the same orders are put into it by every process."""
+        """An outbox is opened, paused and resumed; every process puts the same orders into it, and cancels one."""
         fuse = Fuse(max_per_day=Decimal(10**9))
         await journal.cool_down(0.05, why="slow down")
         async with Outbox(payments, journal, SHOP, concurrency=2, rate=500.0, lease=LEASE, fuse=fuse) as outbox:
@@ -251,6 +257,8 @@ class Life:
             await journal.note_sightings([STRANGER])
             await outbox.pause("Ann", "lunch")
             await outbox.resume("Ann", "back")
+            await outbox.put(mistaken(), not_before=datetime.now(UTC) + timedelta(days=1))
+            await outbox.cancel(mistaken().request_id, who="Ann", why="put by mistake")
             for order in (*singles(), leaving()):
                 await outbox.pay(order, timeout=PATIENCE)
 
@@ -491,6 +499,8 @@ def _complaint(entry: Entry, execution: Execution | None) -> str | None:
         return f"is {entry.state}, and was carried out and listed"
     if entry.batch_id == SHOP and entry.state == "planned":
         return "was put, and never sent"
+    if entry.request_id == mistaken().request_id and entry.state != "cancelled":
+        return f"was put by mistake, and is {entry.state}"
     return contradiction(entry.state, execution)
 
 
@@ -512,18 +522,18 @@ async def judge(sandbox: Sandbox, folder: Path) -> list[str]:
         executions = {execution.request_id: execution for execution in sandbox.ledger}
         found = [f"{request_id} was carried out twice" for request_id in sandbox.duplicates()]
         counts = dict.fromkeys(State, 0)
-        paid = 0
+        put = 0
         async for entry in journal.entries():
             if entry.batch_id == BATCH:
                 counts[entry.state] += 1
             elif entry.batch_id == SHOP:
-                paid += 1
+                put += 1
             else:
                 continue
             why = _complaint(entry, executions.pop(entry.request_id, None))
             found += [] if why is None else [f"{entry.request_id} {why}"]
-        if paid != SINGLES:
-            found.append(f"{SINGLES} orders were put, {paid} are there")
+        if put != SINGLES + 1:
+            found.append(f"{SINGLES + 1} orders were put, {put} are there")
         gone = await journal.archived_of(list(executions))
         if list(gone) != [leaving().request_id]:
             found.append(f"these have left for an archive: {list(gone)}")

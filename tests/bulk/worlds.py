@@ -91,7 +91,7 @@ def contradiction(state: str, execution: Any) -> str | None:
     """Why a state cannot be true of what the ledger says, if it cannot."""
     status = None if execution is None else str(execution.status)
     match state, status:
-        case "planned" | "rejected" as stands, str():
+        case "planned" | "rejected" | "cancelled" as stands, str():
             return f"is {stands}, and was carried out"
         case "accepted" | "successful" | "failed" | "reversed" as stands, None:
             return f"is {stands}, and was never carried out"
