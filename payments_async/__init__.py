@@ -1,63 +1,10 @@
 """Python asyncio SDK for one payments service: never pay twice, never lose one, always know which.
 
-What stands here is imported when the first of it is asked for: who needs another public place alone, such as
-``payments_async.journal``, does not wait for the HTTP client.
+A name is imported when it is first used, with those of its module. ``__init__.pyi`` lists them for type checkers and
+editors.
 """
 
 from payments_async._version import __version__
-
-TYPE_CHECKING = False  # true for type checkers; as little as possible is imported before Ctrl-C is heard
-
-if TYPE_CHECKING:
-    from payments_async._session.auth import Credentials
-    from payments_async._session.exchanges import Exchange, Exchanges
-    from payments_async._session.limits import Limits
-    from payments_async._session.lists import Listing
-    from payments_async._session.namespaces import Accounts, Cards, Collections, Payouts, Products
-    from payments_async._session.retry import RetryPolicy
-    from payments_async._session.session import PaymentsSession
-    from payments_async._session.transactions import Settlement, Transactions
-    from payments_async._values.errors import (
-        AuthenticationFailed,
-        IncompleteListing,
-        InvalidOrder,
-        LocalFault,
-        NotSent,
-        OutcomeUnknown,
-        PaymentsError,
-        Rejected,
-        ServiceFault,
-        SeveralTransactions,
-        UnreadableReply,
-    )
-    from payments_async._values.log_lines import FactsFormatter
-    from payments_async._values.request_ids import request_id_for
-    from payments_async._wire.dialect import Dialect
-    from payments_async._wire.models import (
-        Acceptance,
-        Account,
-        Card,
-        Page,
-        Product,
-        ProductItem,
-        Transaction,
-        TransactionBeneficiary,
-        TransactionProduct,
-        TransactionStatus,
-        Validation,
-    )
-    from payments_async._wire.orders import (
-        AirtimeLine,
-        BankAccount,
-        Beneficiary,
-        CollectionOrder,
-        Destination,
-        InternetLine,
-        MobileMoneyWallet,
-        Order,
-        PayoutOrder,
-        UtilityAccount,
-    )
 
 __all__ = [
     "Acceptance",
@@ -74,6 +21,7 @@ __all__ = [
     "Credentials",
     "Destination",
     "Dialect",
+    "Entry",
     "Exchange",
     "Exchanges",
     "FactsFormatter",
@@ -86,20 +34,26 @@ __all__ = [
     "MobileMoneyWallet",
     "NotSent",
     "Order",
+    "Outbox",
     "OutcomeUnknown",
     "Page",
+    "Payments",
     "PaymentsError",
     "PaymentsSession",
     "PayoutOrder",
     "Payouts",
+    "PostgresJournal",
     "Product",
     "ProductItem",
     "Products",
+    "Receiver",
     "Rejected",
     "RetryPolicy",
     "ServiceFault",
     "Settlement",
     "SeveralTransactions",
+    "SqliteJournal",
+    "State",
     "Transaction",
     "TransactionBeneficiary",
     "TransactionProduct",
@@ -112,7 +66,7 @@ __all__ = [
     "request_id_for",
 ]
 
-# Where they are at home: the modules named above, for Python itself.
+# The modules of a session: their names are imported together.
 _HOMES = (
     "_session.auth",
     "_session.exchanges",
@@ -129,24 +83,36 @@ _HOMES = (
     "_wire.models",
     "_wire.orders",
 )
+# Names of other rooms, which bring more: each is imported alone.
+_ROOMS = {
+    "Entry": "journal",
+    "Outbox": "outbox",
+    "Payments": "_payments",
+    "PostgresJournal": "journal",
+    "Receiver": "ipn",
+    "SqliteJournal": "journal",
+    "State": "journal",
+}
 
 
-if not TYPE_CHECKING:  # or a mistyped name were good for type checkers
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-    def __getattr__(name: str) -> object:
-        """A public name, the first time it is asked for; the others come with it."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
+    from payments_async._values.public import name_publicly
 
-        from payments_async._values.public import name_publicly
-
+    if (room := _ROOMS.get(name)) is not None:
+        globals()[name] = getattr(import_module(f"{__name__}.{room}"), name)
+    else:
         for home in _HOMES:
             known = vars(import_module(f"{__name__}.{home}"))
             globals().update({one: known[one] for one in __all__ if one in known})
-        name_publicly(globals())
-        return globals()[name]
+    name_publicly(globals())
+    return globals()[name]
 
-    def __dir__() -> list[str]:
-        """The public names, those too that nobody has asked for yet."""
-        return sorted({*globals(), *__all__})
+
+def __dir__() -> list[str]:
+    """List the public names, those too that were not used yet."""
+    return sorted({*globals(), *__all__})

@@ -20,11 +20,12 @@ import payments_async
 PINNED = {
     "payments_async": """
         Acceptance Account Accounts AirtimeLine AuthenticationFailed BankAccount Beneficiary Card Cards
-        CollectionOrder Collections Credentials Destination Dialect Exchange Exchanges FactsFormatter
+        CollectionOrder Collections Credentials Destination Dialect Entry Exchange Exchanges FactsFormatter
         IncompleteListing InternetLine InvalidOrder Limits Listing LocalFault MobileMoneyWallet NotSent Order
-        OutcomeUnknown Page PaymentsError PaymentsSession PayoutOrder Payouts Product ProductItem Products Rejected
-        RetryPolicy ServiceFault Settlement SeveralTransactions Transaction TransactionBeneficiary TransactionProduct
-        TransactionStatus Transactions UnreadableReply UtilityAccount Validation request_id_for
+        Outbox OutcomeUnknown Page Payments PaymentsError PaymentsSession PayoutOrder Payouts PostgresJournal Product
+        ProductItem Products Receiver Rejected RetryPolicy ServiceFault Settlement SeveralTransactions SqliteJournal
+        State Transaction TransactionBeneficiary TransactionProduct TransactionStatus Transactions UnreadableReply
+        UtilityAccount Validation request_id_for
     """,
     "payments_async.bulk": """
         Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn FirstLook Fuse
@@ -150,10 +151,21 @@ def test_a_name_means_one_thing(place: str, other: str) -> None:
     assert [] == sorted(name for name in ours.keys() & theirs.keys() if ours[name] is not theirs[name])
 
 
+# At home in another public place, and offered at the top too, since most programs need them.
+IN_FRONT = {"Entry", "Outbox", "PostgresJournal", "Receiver", "SqliteJournal", "State"}
+
+
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "payments_async"])
 def test_a_name_at_the_top_is_offered_there_alone(place: str) -> None:
-    """What is imported from the package itself is not offered in another place."""
-    assert [] == sorted(offered(place).keys() & set(payments_async.__all__))
+    """What is imported from the package itself is not offered in another place, but for a few that are named."""
+    assert [] == sorted(offered(place).keys() & set(payments_async.__all__) - IN_FRONT)
+
+
+def test_a_name_in_front_keeps_its_home() -> None:
+    """A name that two places offer prints as the place where it is at home."""
+    homes = {name: getattr(payments_async, name).__module__ for name in IN_FRONT}
+    assert "payments_async" not in homes.values()
+    assert set(homes.values()) <= set(PLACES)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -190,28 +202,52 @@ def test_a_public_class_prints_as_users_import_it() -> None:
 
 
 def test_the_names_at_the_top_are_those_that_type_checkers_see() -> None:
-    """They are imported when they are asked for: what Python finds then is what stands there for type checkers."""
-    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
-    (for_checkers,) = [
-        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]
+    """They are imported when they are first used: what Python finds is what ``__init__.pyi`` names."""
+    tree = ast.parse((ROOT / "__init__.pyi").read_text(encoding="utf-8"))
     seen = {
-        alias.name: getattr(importlib.import_module(str(node.module)), alias.name)
-        for node in for_checkers.body
+        str(alias.asname): getattr(importlib.import_module(str(node.module)), alias.name)
+        for node in tree.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
     assert {name: getattr(payments_async, name) for name in seen} == seen
-    assert {*seen, "__version__"} == set(payments_async.__all__)
+    assert set(payments_async.__all__) == set(seen)
+
+
+def modules_of(script: str) -> set[str]:
+    """The modules that are imported when a script has run in a process of its own."""
+    command = [sys.executable, "-c", f"{script}\nimport sys; print(*sys.modules)"]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_a_session_alone_brings_no_journal() -> None:
+    """A program that needs the session imports neither the outbox, nor the receiver, nor SQLite."""
+    brought = modules_of("from payments_async import PaymentsSession, PayoutOrder, NotSent")
+    rooms = {f"payments_async.{room}" for room in ("_payments", "ipn", "journal", "outbox")}
+    assert set() == brought & {"sqlite3", *rooms}
+
+
+WITHOUT_POSTGRES = "import sys; sys.modules['psycopg'] = None\n"
+
+
+@pytest.mark.parametrize("place", ["payments_async", "payments_async.journal"])
+def test_all_names_can_be_imported_without_an_extra(place: str) -> None:
+    """``import *`` works where psycopg is not installed: only making a ``PostgresJournal`` needs it, and says so."""
+    script = f"""
+from {place} import *
+try:
+    PostgresJournal("postgresql://host/name")
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    command = [sys.executable, "-c", WITHOUT_POSTGRES + script]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "a journal in PostgreSQL needs psycopg: pip install 'payments-async[postgres]'\n" == said
 
 
 def test_the_package_alone_brings_no_http_client() -> None:
     """Who imports the journal, or stops a command while it is being imported, does not wait for it."""
-    script = "import sys, payments_async; print([name for name in ('aiohttp', 'msgspec') if name in sys.modules])"
-    assert (
-        "[]"
-        == subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
-    )
+    assert set() == modules_of("import payments_async") & {"aiohttp", "msgspec"}
 
 
 def test_a_name_that_is_not_there_is_told_as_ever() -> None:

@@ -3,7 +3,7 @@
 What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from payments_async._values.public import name_publicly
 from payments_async.journal._approvals import Approval, ApprovalRule, NotApproved, Proposal, Signature
@@ -46,7 +46,7 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._inbox import Pruned
 from payments_async.journal._machine._memory import StateFolder
-from payments_async.journal._places import journal_at, postgres_journal
+from payments_async.journal._places import NoPostgresJournal, journal_at, postgres_journal
 from payments_async.journal._records import (
     Adoption,
     Archive,
@@ -137,13 +137,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """``PostgresJournal``, which brings psycopg, when somebody asks for it."""
-    if name != "PostgresJournal":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = postgres_journal()
-    name_publicly(globals())
-    return globals()[name]
+if not TYPE_CHECKING:  # or type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import ``PostgresJournal``, which brings psycopg, when it is first used."""
+        if name != "PostgresJournal":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            globals()[name] = postgres_journal()
+        except ModuleNotFoundError:
+            return NoPostgresJournal
+        name_publicly(globals())
+        return globals()[name]
 
 
 name_publicly(globals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._records import Adoption
@@ -44,3 +44,11 @@ def postgres_journal() -> type[PostgresJournal]:
         words = "a journal in PostgreSQL needs psycopg: pip install 'payments-async[postgres]'"
         raise ModuleNotFoundError(words, name="psycopg") from error
     return PostgresJournal
+
+
+class NoPostgresJournal:
+    """What stands for ``PostgresJournal`` where psycopg is not installed: making one says what to install."""
+
+    def __new__(cls, *_: object, **__: object) -> Never:
+        postgres_journal()
+        raise ImportError("psycopg was installed since this program began: start it again", name="psycopg")

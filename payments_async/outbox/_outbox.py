@@ -90,8 +90,8 @@ class Outbox:
     process; another order under the same id is refused. What an answer, a notification or the service's list says
     settles it; what nothing settles is parked for a person. Nothing that may have reached the service is sent again.
 
-    Use it as ``async with Outbox(...)``, as ``app.cleanup_ctx.append(outbox.cleanup_ctx)`` in aiohttp, or as
-    ``FastAPI(lifespan=outbox.lifespan)``. Sessions and journals that are closed before it let it finish first.
+    Use it as ``async with Outbox(...)``, while its session and its journal are open. ``Payments`` opens all three.
+    A session or a journal that is closed before it lets it finish first.
 
     Args:
         payments: An open session when the outbox is opened.
@@ -186,6 +186,11 @@ class Outbox:
     def name(self) -> str:
         """Its name in the journal."""
         return self._name
+
+    @property
+    def session(self) -> PaymentsSession:
+        """What it sends its orders through."""
+        return self._payments
 
     @property
     def journal(self) -> Journal:
@@ -304,13 +309,20 @@ class Outbox:
             unhook()
 
     async def cleanup_ctx(self, _: object) -> AsyncIterator[None]:
-        """For aiohttp: ``app.cleanup_ctx.append(outbox.cleanup_ctx)``."""
+        """Open and close with an aiohttp application that has opened session and journal before.
+
+        Write ``app.cleanup_ctx.append(outbox.cleanup_ctx)`` below theirs, or append ``payments.cleanup_ctx`` of a
+        ``Payments``, which opens all of them.
+        """
         async with self:
             yield
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
-        """For Starlette and FastAPI: ``FastAPI(lifespan=outbox.lifespan)``, or within a lifespan of your own."""
+        """Open and close within a lifespan of your own that has opened session and journal before.
+
+        Write ``FastAPI(lifespan=payments.lifespan)`` with a ``Payments``, which opens all of them.
+        """
         async with self:
             yield
 

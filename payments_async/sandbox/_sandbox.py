@@ -151,6 +151,16 @@ class Sandbox:
         return _access.USER_ID
 
     @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment of a program that is to use it: address and credentials, as ``from_env`` takes them."""
+        return {
+            "PAYMENTS_BASE_URL": self.base_url,
+            "PAYMENTS_APP_KEY": self.app_key,
+            "PAYMENTS_APP_PASSWORD": self.app_password,
+            "PAYMENTS_USER_ID": self.user_id,
+        }
+
+    @property
     def ipn_url(self) -> str | None:
         """Where notifications go; may be set at any time, and holds for those not yet sent."""
         return self._service.notifier.url

@@ -62,12 +62,7 @@ async def sandbox(
 
 
 def _introduce(screen: Screen, service: Sandbox) -> None:
-    settings = {
-        "PAYMENTS_BASE_URL": service.base_url,
-        "PAYMENTS_APP_KEY": service.app_key,
-        "PAYMENTS_APP_PASSWORD": service.app_password,  # of a service that does not exist
-        "PAYMENTS_USER_ID": service.user_id,
-    }
+    settings = dict(service.variables)  # the password is of a service that does not exist
     screen.say(
         f"[bold]The simulated service[/] is at {service.base_url}, with {money(service.balance)} in its account."
     )

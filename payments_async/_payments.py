@@ -1,0 +1,243 @@
+"""Payments: one object that opens session, journal, outbox and receiver, in the right order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar, Unpack, overload
+
+from payments_async._session.session import PaymentsSession, SessionSettings, executor_of
+from payments_async._values.checks import check_instance
+from payments_async._wire.models import Acceptance
+from payments_async._wire.orders import Order
+from payments_async.ipn import Receiver
+from payments_async.journal import Entry, Journal, State, journal_at
+from payments_async.outbox import Outbox
+
+C = TypeVar("C")
+H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
+R = TypeVar("R")
+
+_JOURNAL = "PAYMENTS_JOURNAL"
+
+
+class Payments:
+    """Pay once from an application, and hear what became of it.
+
+    It opens journal, session, receiver and outbox, and closes them again. It has no state beyond these four. Use it as
+    ``async with payments:``, as ``FastAPI(lifespan=payments.lifespan)``, or in aiohttp as
+    ``app.cleanup_ctx.append(payments.cleanup_ctx)``. Like its session, it can be opened once.
+
+    Attributes:
+        session: The connection to the service, with all endpoints.
+        journal: The orders and notifications on disk.
+        outbox: Sends the orders and settles them.
+        receiver: Takes the notifications of the service.
+    """
+
+    session: PaymentsSession
+    journal: Journal
+    outbox: Outbox
+    receiver: Receiver
+
+    def __init__(
+        self,
+        session: PaymentsSession,
+        journal: Journal | str | Path,
+        *,
+        outbox: Outbox | None = None,
+        receiver: Receiver | None = None,
+    ) -> None:
+        """Put the parts together. Nothing is opened or sent before ``async with``.
+
+        Args:
+            session: Not open yet.
+            journal: A journal that is not open yet, the path of its file, or a DSN such as ``postgresql://host/name``.
+            outbox: One with settings of your own, made of this session and this journal.
+            receiver: One with settings of your own, made of this journal. The default takes notifications from the
+                documented addresses of the service.
+
+        Raises:
+            TypeError, ValueError: A part is of another kind, or belongs to another journal or session.
+        """
+        check_instance("session", session, PaymentsSession, "PaymentsSession(...) or PaymentsSession.from_env()")
+        check_instance("journal", journal, (Journal, str, Path), "a journal, the path of its file, or a DSN")
+        journal = journal if isinstance(journal, Journal) else journal_at(journal)
+        if receiver is None:
+            receiver = Receiver(journal, dialect=session.dialect, observer=executor_of(session).observer)
+        elif check_instance("receiver", receiver, Receiver, "Receiver(journal, ...)").inbox is not journal:
+            raise ValueError("receiver: make it of this journal, as in Receiver(journal, ...)")
+        if outbox is None:
+            outbox = Outbox(session, journal, receiver=receiver)
+        elif check_instance("outbox", outbox, Outbox, "Outbox(session, journal, ...)").journal is not journal:
+            raise ValueError("outbox: make it of this journal, as in Outbox(session, journal, ...)")
+        elif outbox.session is not session:
+            raise ValueError("outbox: make it of this session, as in Outbox(session, journal, ...)")
+        self.session, self.journal, self.outbox, self.receiver = session, journal, outbox, receiver
+
+    @classmethod
+    def from_env(
+        cls,
+        variables: Mapping[str, str] | None = None,
+        *,
+        journal: Journal | str | Path | None = None,
+        **settings: Unpack[SessionSettings],
+    ) -> Self:
+        """Take address, credentials and journal from the environment, as the command line does.
+
+        The variables are ``PAYMENTS_BASE_URL``, ``PAYMENTS_APP_KEY``, ``PAYMENTS_APP_PASSWORD``, ``PAYMENTS_USER_ID``
+        and ``PAYMENTS_JOURNAL``, a path or a DSN.
+
+        Args:
+            variables: In place of those of the process.
+            journal: In place of ``PAYMENTS_JOURNAL``.
+            settings: As ``PaymentsSession`` takes them.
+
+        Raises:
+            TypeError, ValueError: A variable is missing or wrong. The message names it and shows no value.
+        """
+        place = journal or (os.environ if variables is None else variables).get(_JOURNAL)
+        if not place:
+            raise ValueError(f"not set in the environment: {_JOURNAL}; or pass journal='payments.sqlite'")
+        return cls(PaymentsSession.from_env(variables, **settings), place)
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as opened:
+            for part in (self.journal, self.session, self.receiver, self.outbox):
+                await opened.enter_async_context(part)
+            opened.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Payments {self.session.base_url}, journal {self.journal.place}>"
+
+    async def aclose(self) -> None:
+        """Finish what is under way, then close all four. Closing twice is harmless."""
+        async with AsyncExitStack() as closing:
+            for part in (self.journal, self.session, self.receiver, self.outbox):  # the outbox closes first
+                closing.push_async_callback(part.aclose)
+
+    async def cleanup_ctx(self, _: object) -> AsyncIterator[None]:
+        """Open and close with an aiohttp application: ``app.cleanup_ctx.append(payments.cleanup_ctx)``."""
+        async with self:
+            yield
+
+    @asynccontextmanager
+    async def lifespan(self, _: object = None) -> AsyncIterator[None]:
+        """Open and close with an application of FastAPI or Starlette: ``FastAPI(lifespan=payments.lifespan)``."""
+        async with self:
+            yield
+
+    def mount(self, app: Any, path: str = "/ipn") -> None:
+        """Take notifications at a path of an application, as ``Receiver.mount`` does. Call it before the start.
+
+        Args:
+            app: An application of aiohttp, FastAPI or Starlette. Its lifespan or ``cleanup_ctx`` opens this object.
+            path: Give the service this path as your IPN address. It works with and without a trailing slash.
+
+        Raises:
+            TypeError, ValueError: The application or the path is of another kind.
+        """
+        self.receiver.mount(app, path)
+
+    @overload
+    def on(
+        self, *states: State, when: Callable[[Entry], bool] | None = ..., name: str | None = ..., within: None = ...
+    ) -> Callable[[H], H]: ...
+
+    @overload
+    def on(
+        self,
+        *states: State,
+        when: Callable[[Entry], bool] | None = ...,
+        name: str | None = ...,
+        within: Callable[[], AbstractAsyncContextManager[C]],
+    ) -> Callable[[Callable[[Entry, C], Awaitable[R]]], Callable[[Entry, C], Awaitable[R]]]: ...
+
+    def on(
+        self,
+        *states: State,
+        when: Callable[[Entry], bool] | None = None,
+        name: str | None = None,
+        within: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+    ) -> Callable[[Any], Any]:
+        """Register an async handler for orders that reach one of these states, as ``Outbox.on`` does.
+
+        Each change is handled at least once, also after a crash. Use ``entry.change_id`` to skip duplicates.
+
+        Args:
+            when: Says of an entry whether this handler wants it.
+            name: Its name in the journal, by default module and qualified name. Keep it when you move the function.
+            within: Opens a transaction in the database of a ``PostgresJournal``; the handler also gets its connection.
+
+        Raises:
+            TypeError, ValueError: The states, the handler or the name cannot be registered.
+        """
+        return self.outbox.on(*states, when=when, name=name, within=within)
+
+    async def put(
+        self, order: Order, *, not_before: datetime | None = None, priority: int = 0, connection: object = None
+    ) -> Entry:
+        """Write an order down, to be sent once, as ``Outbox.put`` does. It is on disk when this returns.
+
+        Putting the same order again changes nothing and returns its entry.
+
+        Args:
+            not_before: An aware moment before which it is not sent.
+            priority: Waiting orders of a higher number are sent first.
+            connection: A connection of yours to the database of a ``PostgresJournal``. The order becomes part of the
+                transaction that is open there.
+
+        Raises:
+            OrdersDiffer: The journal holds another order under this request id.
+            JournalUnavailable: It could not be written. Put it again: that is safe.
+            ValueError, TypeError: The order or an argument is wrong; nothing was written.
+        """
+        return await self.outbox.put(order, not_before=not_before, priority=priority, connection=connection)
+
+    async def pay(self, order: Order, *, timeout: float = 10.0) -> Entry:
+        """Write an order down and wait for the answer of the service, as ``Outbox.pay`` does.
+
+        Args:
+            timeout: Seconds in all. The order is sent even if they run out.
+
+        Returns:
+            Its entry. ``accepted`` is not paid yet: wait with ``settled``, or register a handler.
+
+        Raises:
+            OrdersDiffer: The journal holds another order under this request id.
+            JournalUnavailable: It could not be written in time. Pay it again: that is safe.
+            ValueError, TypeError: The order or an argument is wrong; nothing was written.
+        """
+        return await self.outbox.pay(order, timeout=timeout)
+
+    async def settled(self, request_id: str | Acceptance, *, timeout: float) -> Entry:
+        """Wait until an order has its final outcome, as ``Outbox.settled`` does.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            TimeoutError: It has no final outcome yet. It stays in the journal, and may end at any time.
+            OrderUnknown: The journal holds no such order.
+        """
+        return await self.outbox.settled(request_id, timeout=timeout)
+
+    async def cancel(self, request_id: str | Acceptance, *, who: str, why: str) -> Entry:
+        """Cancel an order that was not sent yet, as ``Outbox.cancel`` does.
+
+        Args:
+            who: The person, or the part of your application, that wants it; kept in the history.
+            why: The reason; kept too.
+
+        Raises:
+            NotCancelled: It may have been sent, or has ended. The message tells its state.
+            OrderUnknown: The journal holds no such order.
+        """
+        return await self.outbox.cancel(request_id, who=who, why=why)
