@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
+from types import AsyncGeneratorType, CoroutineType
 from typing import Any, Protocol, Self, TypeVar
 
 T = TypeVar("T")
@@ -23,6 +25,9 @@ _STUCK = 60.0  # seconds of the computer's clock after which it is no use to wai
 
 # Whoever is inside of one of these waits for somebody at the other end of a socket.
 _WIRES = ("aiohttp.client", "aiohttp.connector")
+# what is awaited in place of a coroutine, or of a generator that awaits
+_STEPS = ("coroutine_wrapper", "async_generator_asend", "async_generator_athrow")
+_STEPPED = (CoroutineType, AsyncGeneratorType)
 
 
 class Writes(Protocol):
@@ -224,6 +229,8 @@ def _wire_of(waiting: Any) -> object | None:
 
 def _inside(waiting: Any) -> tuple[str, object] | None:
     """In which module a coroutine or a generator stands, and what it awaits there; ``None`` for anything else."""
+    if type(waiting).__name__ in _STEPS:  # which tells the collector alone whose step it is
+        waiting = next((one for one in gc.get_referents(waiting) if isinstance(one, _STEPPED)), waiting)
     for kind, awaited in (("cr", "cr_await"), ("ag", "ag_await"), ("gi", "gi_yieldfrom")):
         if (frame := getattr(waiting, f"{kind}_frame", None)) is not None:
             return str(frame.f_globals.get("__name__", "")), getattr(waiting, awaited)

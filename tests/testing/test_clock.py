@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -268,6 +271,45 @@ async def test_a_clock_of_ones_own(tmp_path: Path) -> None:
     assert State.SUCCESSFUL == entry.state
     assert 60 <= passed < 600
     assert abs(loop.time() - time.monotonic()) < 30
+
+
+@contextmanager
+def elsewhere() -> Iterator[Sandbox]:
+    """A service in an event loop of another thread, which needs a moment of real time for each answer."""
+    made: SimpleQueue[tuple[Sandbox, asyncio.AbstractEventLoop, asyncio.Event]] = SimpleQueue()
+
+    async def serve() -> None:
+        async with Sandbox() as sandbox:
+            sandbox.script(Fault.SLOW, times=None, on="transactions", seconds=0.02)
+            ended = asyncio.Event()
+            made.put((sandbox, asyncio.get_running_loop(), ended))
+            await ended.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    sandbox, loop, ended = made.get(timeout=30)
+    try:
+        yield sandbox
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+async def test_pages_of_a_list_that_are_under_way(payments_clock: VirtualClock) -> None:
+    """Reading a list in an asynchronous generator is an exchange under way: the clock never overtakes it."""
+    with elsewhere() as sandbox:
+        credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+        async with PaymentsSession(
+            sandbox.base_url, credentials, clock=payments_clock.monotonic, now=payments_clock.time
+        ) as session:
+
+            async def read() -> int:
+                since = payments_clock.now().date()
+                return len([one async for one in session.transactions.iterate(since=since, until=since)])
+
+            began = payments_clock.monotonic()
+            assert 0 == await payments_clock.until(read())
+            assert payments_clock.monotonic() - began < 5  # of the computer's own time, and none of the clock's
 
 
 async def test_a_clock_that_is_not_open() -> None:
