@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -125,7 +124,7 @@ def restored(kind: type[T], members: Mapping[str, Any]) -> T:
     """
     if kind not in _unchecked:  # it is derived from such a class
         return kind(**members)
-    back = copy(_unchecked[kind])
+    back = _unchecked[kind].__copy__()
     for name, value in members.items():
         amend(back, name, value)
     return cast(T, back)

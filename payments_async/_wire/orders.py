@@ -251,6 +251,7 @@ def is_national_water(*products: str | None) -> bool:
 def _is_plain(order: PayoutOrder | CollectionOrder, item_id: str, product_id: str | None = None) -> bool:
     """Whether a look at the whole of an order finds only what is surely right, whatever its destination is."""
     batch_id, account, message, metadata = order.batch_id, order.account_number, order.message, order.metadata
+    currency = order.currency
     try:
         # in place of what is not given stands something that is right
         ids = "\n".join(
@@ -266,7 +267,7 @@ def _is_plain(order: PayoutOrder | CollectionOrder, item_id: str, product_id: st
     except TypeError:
         return False
     return (
-        order.currency is None
+        (currency is None or (currency.__class__ is str and len(currency) == 3 and currency.isalpha()))
         and order.beneficiary.__class__ is Beneficiary
         and texts.isascii()
         and len(texts) <= _LONGEST_TEXT

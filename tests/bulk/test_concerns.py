@@ -48,6 +48,14 @@ HIDDEN = [
         "amount",
         id="column",
     ),
+    pytest.param(SHEET, '<row r="3">', "<row r='3'\nhidden = '&#49;'>", "rows", id="row-spelled-otherwise"),
+    pytest.param(
+        SHEET,
+        '<row r="2">',
+        '<row r="2" ht="12.8" hidden="true" customHeight="false">',
+        "rows",
+        id="row-of-libreoffice",
+    ),
     pytest.param(BOOK, 'sheetId="1"', 'sheetId="1" state="hidden"', "sheet", id="sheet"),
     pytest.param(BOOK, 'sheetId="1"', 'sheetId="1" state="veryHidden"', "sheet", id="sheet-very-hidden"),
 ]
@@ -65,6 +73,15 @@ async def test_what_is_hidden_and_would_be_paid_is_a_concern(
     assert (False, 0, [field]) == (made.is_clean, made.problem_count, [one.field for one in made.concerns])
     looked = await plan(payments, batch, acknowledged=True)
     assert (True, whole.digest) == (looked.is_clean, looked.digest)
+
+
+async def test_a_hidden_row_of_elements_with_a_prefix_is_found(workbook: Path) -> None:
+    """A glance at the bytes does not know such elements, so each of them is looked at."""
+    with zipfile.ZipFile(workbook) as book:
+        sheet = book.read(SHEET).decode()
+    written = re.sub(r"<(/?)(row|c|is|t|sheetData|worksheet)\b", r"<\1x:\2", sheet).replace("xmlns=", "xmlns:x=")
+    edit_workbook(workbook, SHEET, sheet, written.replace('row r="3"', 'row r="3" ht="0"'))
+    assert ["rows"] == fields(await read_batch(workbook))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from bulk.files import HEADER, MTN, SAMPLES, csv_text, row, write_csv
+from bulk.files import HEADER, KINDS, MTN, SAMPLES, csv_text, row, write_csv, write_workbook
 
 from payments_async import (
     AirtimeLine,
@@ -19,6 +19,8 @@ from payments_async import (
     UtilityAccount,
 )
 from payments_async.bulk import Batch, Problem, read_batch, sample_payroll
+from payments_async.bulk._file._rows import read_row
+from payments_async.bulk._file._tables import open_table
 
 
 async def problems_of(tmp_path: Path, *rows: dict[str, str], **options: object) -> list[tuple[int, str]]:
@@ -91,6 +93,33 @@ async def test_every_good_row_of_an_export_is_read_right() -> None:
         orders["RUN-0006"].beneficiary.phone_number,
         orders["RUN-0006"].beneficiary.email_address,
     )
+
+
+async def test_what_is_read_again_is_what_was_checked(tmp_path: Path) -> None:
+    """The second reading checks nothing. Numbers, accounts and currencies are rewritten alike."""
+    rows = [row(request_id=f"R-{kind}", kind=kind) for kind in KINDS]
+    rows += [
+        row(request_id="R-1", kind="Mobile Money", currency="ugx", phone_number="0772 000-001", account_number="=1"),
+        row(request_id="R-2", kind="bank", account_number="'0011", amount="UGX 1,500.50", currency=""),
+        row(request_id="R-3", phone_number="12"),
+        row(request_id="", product_item_id="", message="=1+1", email_address="a@example.org"),
+    ]
+    text = write_csv(tmp_path / "b.csv", *rows)
+    header = list(rows[0])
+    book = write_workbook(tmp_path / "b.xlsx", [header, *([one[name] for name in header] for one in rows)])
+    book_of_numbers = write_workbook(
+        tmp_path / "n.xlsx",
+        [header, [row()[name] if name not in ("amount", "request_id") else 150000 for name in header]],
+    )
+    for path in (text, book, book_of_numbers):
+        batch = await read_batch(path, derive_request_ids=True, guess_items=True, batch_id="b")
+        layout, rules = batch.orders._layout, batch.orders._rules
+        with open_table(path, layout) as table:
+            checked = [read_row(one.cells, rules).order for one in table.rows]
+        again = list(batch.orders)
+        assert list(filter(None, checked)) == again
+        assert {str} == {type(order.request_id) for order in again} | {type(order.product_item_id) for order in again}
+        assert len(again) == len(batch.orders)
 
 
 async def test_orders_can_be_walked_through_again() -> None:

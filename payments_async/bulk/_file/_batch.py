@@ -22,9 +22,9 @@ from payments_async._values.masking import redact
 from payments_async._values.request_ids import plain_id
 from payments_async._wire.orders import PayoutOrder
 from payments_async.bulk._file._buckets import Buckets
-from payments_async.bulk._file._cells import SPOILED, PhoneReader, Unusable, read_currency, read_identifier
+from payments_async.bulk._file._cells import PhoneReader, Unusable, read_currency, read_identifier
 from payments_async.bulk._file._headings import COLUMNS, Columns, FileColumn
-from payments_async.bulk._file._rows import RowReading, Rules, always_needed, read_kind, read_row
+from payments_async.bulk._file._rows import RowReading, Rules, always_needed, read_good_row, read_kind, read_row
 from payments_async.bulk._file._tables import FEWEST_COLUMNS, FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._file._totals import EXACT, TOTAL, ControlSums
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
@@ -109,11 +109,8 @@ class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
             return
         with open_table(self._path, self._layout) as table:
             for row in table.rows:
-                if row.problem or row.total is not None or row.number in self._refused:
-                    continue
-                order = read_row(row.cells, self._rules).order
-                if order is not None:
-                    yield row.number, order
+                if row.total is None and row.number not in self._refused:
+                    yield row.number, read_good_row(row.cells, self._rules)
 
     async def __aiter__(self) -> AsyncIterator[PayoutOrder]:
         async for some in read_in_threads(self):
@@ -366,7 +363,6 @@ class _Walk:
         self.rows = 0
         self.good = 0
         self.last: FileRow | None = None
-        self._spoiled: set[int] = set()  # rows that look like others to who does not look at how cells are shown
         self._sums = ControlSums()
         self._guessed: dict[tuple[str, str, str], tuple[int, Decimal]] = {}
         self._ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
@@ -385,7 +381,7 @@ class _Walk:
         repeats: tuple[Repeat, ...] = (),
     ) -> Batch:
         """What was found; ``good`` of the rows are orders."""
-        refused = frozenset(self.refused | self._spoiled)
+        refused = frozenset(self.refused | self._bad)
         columns = self._table.columns
         return Batch(
             path=self._path,
@@ -462,8 +458,6 @@ class _Walk:
         reading = read_row(row.cells, self._rules)
         for column, value, remedy in reading.problems:
             self._blame(row, column, value, remedy)
-        if any(value.__class__ in SPOILED for _, value, _ in reading.problems):
-            self._spoiled.add(row.number)
         self._sums.add(reading.amount)
         for column in reading.lacking:
             self._bad.add(row.number)

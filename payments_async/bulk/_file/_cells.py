@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 from types import ModuleType
 
 from payments_async._values.amounts import MAX_DIGITS as LONGEST_AMOUNT
@@ -182,6 +183,7 @@ def read_money(text: str) -> tuple[Decimal, str | None]:
     return amount, currency
 
 
+@lru_cache(maxsize=256)
 def read_currency(text: str) -> str:
     """A currency code of three letters, in capitals."""
     if not _CODE.fullmatch(text):

@@ -477,16 +477,20 @@ def _unreadable(error: UnicodeError | _EndlessLine) -> str:
 
 def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iterator[FileRow]:
     """Rows with their cells by the name of the column."""
-    wanted = [(position, name) for position, name in enumerate(columns.names) if name]
-    width = len(columns.names)
-    amount = columns.names.index("amount") if delimiter in _GROUPING and "amount" in columns.names else width
+    names = columns.names
+    wanted = [(position, name) for position, name in enumerate(names) if name]
+    width = len(names)
+    amount = names.index("amount") if delimiter in _GROUPING and "amount" in names else width
     for number, line, record, remedy in records:
         if remedy:
             yield FileRow(number, line, {}, ("", remedy))
             continue
         beside = record[amount + 1].strip() if amount + 1 < len(record) else ""
-        torn = _torn_amounts(record, amount, columns.names) if beside[:1].isdecimal() else ()
-        is_witness = bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(record[amount].strip()))
+        torn: tuple[Torn, ...] = ()
+        is_witness = False
+        if beside[:1].isdecimal():
+            torn = _torn_amounts(record, amount, names)
+            is_witness = bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(record[amount].strip()))
         if short := len(record) < width:
             record += [""] * (width - len(record))
         cells = {name: cell for position, name in wanted if (cell := record[position].strip())}
@@ -497,7 +501,7 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
             )
             yield FileRow(number, line, cells, ("", remedy))
         elif cells or any(map(str.strip, record)):
-            total = None if _has_payee(cells) else _total(record, columns.names, cells)
+            total = None if _has_payee(cells) else _total(record, names, cells)
             yield FileRow(number, line, cells, None, short, torn, is_witness, total)
 
 

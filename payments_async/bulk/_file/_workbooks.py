@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Context, Decimal
 from importlib.util import find_spec
@@ -171,7 +171,7 @@ class _Lines:
         while (block := self.next()) is not None:
             for row in block:
                 number += 1
-                cells = list(map(_cell_text, row))
+                cells = [cell if cell.__class__ is str else _cell_text(cell) for cell in row]
                 for position in percents.at(number, len(cells)):
                     if isinstance(cells[position], NumberCell):
                         cells[position] = PercentCell(f"{_PERCENT.multiply(Decimal(cells[position]), 100):f}%")
@@ -190,8 +190,11 @@ class _Stretches:
     def __init__(self, told: Mapping[str, Sequence[Sequence[int]]]) -> None:
         self._left = {int(position): list(reversed(pairs)) for position, pairs in told.items()}
 
-    def at(self, row: int, width: int) -> Iterator[int]:
+    def at(self, row: int, width: int) -> Iterable[int]:
         """The columns that have one in this row, below a width."""
+        return self._at(row, width) if self._left else ()
+
+    def _at(self, row: int, width: int) -> Iterator[int]:
         for position, pairs in self._left.items():
             while pairs and pairs[-1][1] < row:
                 pairs.pop()

@@ -65,6 +65,8 @@ class ListedPayouts:
 
     def issue(self, order: PayoutOrder) -> OrderIssue | None:
         """What a person has to look at before an order is sent: somebody has paid as much to the same payee."""
+        if not self._request_ids:
+            return None
         listed = self._request_ids.get(hash((_plain(reference_of(order)), order.amount)), ())
         other = next((one for one in listed if plain_id(one) != plain_id(order.request_id)), None)
         if other is None:
