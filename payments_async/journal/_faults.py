@@ -42,6 +42,7 @@ from functools import partial
 from typing import ClassVar
 
 _BY_WORD = 30 * 86_400.0  # seconds since when an order may have been sent of which a person alone knows the holder
+_WHILE_TRYING = "; while you try things out on a simulated service, use SqliteJournal.temporary()"
 
 
 class JournalError(Exception):
@@ -156,6 +157,7 @@ class JournalLost(JournalUnusable):
     remedy = (
         "put the file back, with its -wal if there is one; if it was moved, open it once where it is now; "
         "if it is lost, begin a new one under another name, which adopts its orders"
+        f"{_WHILE_TRYING}"
     )
 
 
@@ -166,7 +168,7 @@ class JournalRefused(JournalError):
 class WrongAccount(JournalRefused):
     """The journal belongs to another account or another service, such as the sandbox."""
 
-    remedy = "use one journal for each account and service"
+    remedy = f"use one journal for each account and service{_WHILE_TRYING}"
 
 
 class OrdersDiffer(JournalRefused):
@@ -332,6 +334,7 @@ class SecondJournal(JournalRefused):
     remedy = (
         "go on with that journal; where two are meant, a named person says why (--second-journal WHY, or "
         "second_journal=Adoption(who=..., why=...))"
+        f"{_WHILE_TRYING}"
     )
 
     def __init__(self, message: str, path: str | None = None) -> None:

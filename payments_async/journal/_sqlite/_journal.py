@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
+from urllib.parse import urlsplit
 
 from payments_async.journal._engine._journal import Journal
+from payments_async.journal._faults import WrongAccount
 from payments_async.journal._machine._memory import StateFolder
-from payments_async.journal._records import Adoption
+from payments_async.journal._records import Adoption, Run, RunIdentity
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
 from payments_async.journal._versions import Step
@@ -70,6 +76,14 @@ class SqliteJournal(Journal):
         super().__init__(database, second_journal=second_journal, crash_at=crash_at)
         self._heard_at = 0.0  # by the clock of an event loop
 
+    @classmethod
+    def temporary(cls) -> SqliteJournal:
+        """Make a journal for trying things out: it is removed when it is closed.
+
+        It takes orders for a service on this machine alone, such as the sandbox, since it forgets what was sent.
+        """
+        return _TemporaryJournal(Path(tempfile.gettempdir()) / f"payments-async-{secrets.token_hex(8)}" / "journal.db")
+
     @property
     def path(self) -> Path:
         """The file."""
@@ -86,3 +100,58 @@ class SqliteJournal(Journal):
         if version != seen and not is_own:
             self._heard_at = loop.time()
         return version
+
+
+class _TemporaryJournal(SqliteJournal):
+    """A journal in a folder of its own, which is removed when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, state_folder=None)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.path.parent.mkdir, mode=0o700)
+        try:
+            return await super().__aenter__()
+        except BaseException:
+            self._remove()
+            raise
+
+    async def aclose(self) -> None:
+        is_ours = not self._writer.is_forked  # a child leaves it to its parent
+        await super().aclose()
+        if is_ours:
+            await asyncio.to_thread(self._remove)
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+
+    async def open_run(
+        self,
+        batch_id: str,
+        identity: RunIdentity,
+        *,
+        source_digest: str | None = None,
+        policy: str | None = None,
+        outbox: str | None = None,
+        approvals: int = 0,
+    ) -> Run:
+        _check_local(identity)
+        return await super().open_run(
+            batch_id, identity, source_digest=source_digest, policy=policy, outbox=outbox, approvals=approvals
+        )
+
+    async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
+        _check_local(identity)
+        return await super().open_outbox(name, identity)
+
+
+def _check_local(identity: RunIdentity) -> None:
+    """Refuse orders for a service elsewhere: they may be real payments. Raises ``WrongAccount``."""
+    host = urlsplit(identity.base_address).hostname or ""
+    try:
+        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = False
+    if not is_local:
+        words = f"a temporary journal forgets what was sent, and the service is at {identity.base_address}"
+        raise WrongAccount(f"{words}: name a file, as in SqliteJournal('payments.sqlite')")
