@@ -13,7 +13,9 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PYPROJECT)  # the classifiers
 OLDEST = PYTHONS[0]
 WITH_SLOW = ["-m", "slow or not slow"]  # pyproject.toml leaves them out
-EXTRAS = ",".join(extra for extra in PYPROJECT["project"]["optional-dependencies"] if extra not in {"test", "dev"})
+EXTRAS = ",".join(
+    extra for extra in PYPROJECT["project"]["optional-dependencies"] if extra not in {"all", "test", "dev"}
+)
 
 
 @nox.session(python=PYTHONS)
@@ -116,3 +118,14 @@ def _dev(*tools: str) -> list[str]:
     """The requirements of these tools, with the versions of the `dev` extra."""
     wanted = PYPROJECT["project"]["optional-dependencies"]["dev"]
     return [requirement for requirement in wanted if requirement.startswith(tools)]
+
+
+@nox.session(python=OLDEST)
+def release(session: nox.Session) -> None:
+    """Build sdist and wheel into dist, and list what the wheel with every extra brings (CycloneDX)."""
+    session.install("build", "twine", "cyclonedx-bom")
+    session.run("python", "-m", "build", "--outdir", "dist")
+    session.run("python", "-m", "twine", "check", "--strict", *map(str, Path("dist").glob("payments_async-*")))
+    session.run("python", "-m", "venv", "--clear", "build/released")
+    session.run("build/released/bin/python", "-m", "pip", "install", "-q", ".[all]", external=True)
+    session.run("cyclonedx-py", "environment", "build/released/bin/python", "-o", "dist/sbom.cdx.json")

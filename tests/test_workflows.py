@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import payments_async
+
 ROOT = Path(__file__).parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -27,7 +29,7 @@ def pythons(text: str) -> list[str]:
 @pytest.mark.parametrize("workflow", [pytest.param(path, id=path.name) for path in WORKFLOWS])
 def test_every_action_is_of_one_version(workflow: Path) -> None:
     """What is used is named with its version, and one action has one version."""
-    used = re.findall(r"uses: (\S+)", workflow.read_text(encoding="utf-8"))
+    used = re.findall(r"uses: ([^.\s]\S*)", workflow.read_text(encoding="utf-8"))  # others are workflows of ours
     assert [] == [action for action in used if not re.fullmatch(r"[\w./-]+@v\d+", action)]
     assert len({action.partition("@")[0] for action in used}) == len(set(used))
 
@@ -51,3 +53,24 @@ def test_what_is_installed_is_offered(workflow: Path) -> None:
     installed = re.findall(r"install .*?\.\[([\w,]+)\]", workflow.read_text(encoding="utf-8"))
     named = {extra for extras in installed for extra in extras.split(",")}
     assert set() == named - set(PROJECT["optional-dependencies"])
+
+
+def test_the_version_stands_in_the_package_too() -> None:
+    """What a release is called is what an installed package says."""
+    assert PROJECT["version"] == payments_async.__version__
+
+
+def test_all_is_every_extra_of_users() -> None:
+    """A new extra is in ``all``, but for those of people who work on the package."""
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    named = set(everything.partition("[")[2].rstrip("]").split(","))
+    rest = set(PROJECT["optional-dependencies"]) - {"all", "test", "dev"}
+    assert rest - named == {"pages"}  # which is a part of cli
+
+
+def test_a_release_waits_for_all_checks() -> None:
+    """The workflow that publishes calls the one that checks, and is told by a tag."""
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    assert "uses: ./.github/workflows/ci.yml" in release
+    assert "needs: checks" in release
+    assert "workflow_call" in CI
