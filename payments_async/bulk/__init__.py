@@ -16,19 +16,16 @@ from payments_async.bulk._report._retries import Retries, retry_file
 from payments_async.bulk._retry_ids import LaterTry, later_tries, retried_id
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._crew import FirstLook, RunProgress
-from payments_async.outbox._reconcile import (
-    Double,
-    Reconciliation,
-    SearchProgress,
+from payments_async.outbox._decisions import (
     acknowledge,
     give_listing_deadline,
     lift_quarantine,
-    reconcile,
     write_off,
     write_off_all,
 )
+from payments_async.outbox._reconcile import Double, Reconciliation, SearchProgress, reconcile
 from payments_async.outbox._run import run_batch
-from payments_async.outbox._sweeps import Difference
+from payments_async.outbox._scans import Difference
 
 __all__ = [
     "Batch",

@@ -15,7 +15,7 @@ from payments_async.journal._faults import JournalClosed, JournalError, OrderUnk
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 from payments_async.outbox._reconcile import tell_the_session
-from payments_async.outbox._sweeps import SoughtOrder
+from payments_async.outbox._targets import ReconcileTarget
 
 _log = logging.getLogger("payments_async")
 SOON = 1.0  # seconds for which a caller of `pay` hears from the worker here alone; then from whatever tells first
@@ -151,7 +151,7 @@ class ChangeListener:
             return
         for key, entry in (await self._journal.entries_of(list(asked))).items():
             if key in doubted:
-                tell_the_session(self._payments, SoughtOrder.of(entry), told=0)
+                tell_the_session(self._payments, [ReconcileTarget.of(entry)])
             for waiter in self._waiting.get(key, ()):
                 if not waiter.done():
                     waiter.set_result(entry)

@@ -57,11 +57,11 @@ from payments_async.outbox._crew import Handed
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._leases import LeasedOrder
 from payments_async.outbox._listening import SOON, ChangeListener
+from payments_async.outbox._scans import account_of
 from payments_async.outbox._sending import OrderSender
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, StandingCrew
-from payments_async.outbox._sweeps import account_of
 
 C = TypeVar("C")
 H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])

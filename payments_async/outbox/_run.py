@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import attrs
 
-from payments_async._session.lists import Reader, Reading
+from payments_async._session.lists import Reader
 from payments_async._session.session import PaymentsSession, executor_of
 from payments_async._values.checks import check_number
 from payments_async._values.errors import AuthenticationFailed, PaymentsError
@@ -28,8 +28,8 @@ from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._crew import ASKED_TO_STOP, Crew, FirstLook, RunProgress
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_open
+from payments_async.outbox._scans import DateRange, ListScanner, account_of
 from payments_async.outbox._sent_by_session import sent_by_session
-from payments_async.outbox._sweeps import Findings, Sweeper, Window, account_of
 
 _log = logging.getLogger("payments_async")
 
@@ -273,35 +273,35 @@ async def take_first_look(
             seconds -= _STEP
 
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
-    window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
-    findings = Findings(journal)
-    sweeper = Sweeper(payments, journal, findings, reader, remembers=remembers, grace=grace, interval=interval)
+    window = DateRange.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
+    scanner = ListScanner(payments, journal, reader, remembers=remembers, grace=grace, interval=interval)
 
-    def looked(reading: Reading) -> FirstLook:
+    def looked(*, rows: int, counted: bool = False, problem: str | None = None) -> FirstLook:
         return FirstLook(
             since=window.since,
             until=window.until,
-            rows=reading.rows,
+            rows=rows,
             requests=reader.requests,
             seconds=clock() - begun,
-            found=findings.found,
-            counted=reading.counted,
-            problem=reading.problem,
+            found=scanner.findings.found,
+            counted=counted,
+            problem=problem,
         )
 
-    def told_of(reading: Reading) -> None:
+    def told_of() -> None:
         nonlocal told
         if stop is not None and stop.is_set():
             raise _Stopped
         if tell is not None and clock() - told >= _TELL_EVERY:
             told = clock()
-            tell(attrs.evolve(so_far, looked=looked(reading)))
+            tell(attrs.evolve(so_far, looked=looked(rows=scanner.rows)))
 
+    scanner.tell = told_of
     try:
-        reading, _ = await sweeper.sweep(window, [run.batch_id], tell=told_of)
+        reading = await scanner.scan(window, [run.batch_id])
     except _Stopped:
-        return FirstLook(since=window.since, until=window.until, requests=reader.requests, problem=ASKED_TO_STOP)
-    return looked(reading)
+        return looked(rows=scanner.rows, problem=ASKED_TO_STOP)
+    return looked(rows=reading.rows, counted=reading.counted, problem=reading.problem)
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)

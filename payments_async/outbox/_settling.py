@@ -8,7 +8,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
+from payments_async._session.lists import Reader
 from payments_async._session.session import PaymentsSession, executor_of
 from payments_async._values.errors import PaymentsError
 from payments_async._values.frozen import frozen
@@ -16,10 +18,12 @@ from payments_async._values.observing import watched
 from payments_async._values.tasks import Tasks
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
-from payments_async.journal._records import Entry, OpenOrder
+from payments_async.journal._records import GRACE, INTERVAL, LISTS, Entry, OpenOrder
 from payments_async.journal._states import OPEN, State
-from payments_async.outbox._passes import Agenda, Pass, SettlingPass, Terms, Wait
-from payments_async.outbox._sweeps import SOUGHT, check_account
+from payments_async.outbox._absences import Absences
+from payments_async.outbox._passes import DueQueue, ReconcilePass, SettlingPass, Wait
+from payments_async.outbox._scans import PAGES_ABREAST, ListScanner, check_account
+from payments_async.outbox._targets import SOUGHT
 
 _log = logging.getLogger("payments_async")
 
@@ -95,9 +99,9 @@ class Settler:
         outbox: str,
         *,
         owner: str,
-        grace: float = 900.0,
-        sweeps: int = 2,
-        interval: float = 60.0,
+        grace: float = GRACE,
+        sweeps: int = LISTS,
+        interval: float = INTERVAL,
         lease: float = 30.0,
         standby: float = 1.0,
         clock: Callable[[], float] = time.time,
@@ -105,17 +109,9 @@ class Settler:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        if sweeps < 2:
-            raise ValueError("sweeps: must be 2 or more; one list that misses an order says too little")
-        self._terms = Terms(
-            payments=payments,
-            journal=journal,
-            grace=grace,
-            sweeps=sweeps,
-            interval=interval,
-            clock=clock,
-            ticks=ticks,
-            sleep=sleep,
+        self._payments = payments
+        self._rule = partial(
+            Absences, payments=payments, grace=grace, lists=sweeps, interval=interval, clock=clock, ticks=ticks
         )
         self._journal = journal
         self._outbox = outbox
@@ -127,7 +123,7 @@ class Settler:
         self._chance = chance
         self._kicked = asyncio.Event()
         self._tasks = Tasks(f"the settler of the outbox {outbox}")
-        self._agenda = Agenda()
+        self._queue = DueQueue(self._rule())
         self._heard = 0  # the last change that was heard of
         self._list_at = float("-inf")  # all that is open is listed again then
         self._is_here = False
@@ -183,8 +179,8 @@ class Settler:
 
     async def _serve(self) -> None:
         """Work for as long as the duty is ours."""
-        await check_account(self._terms.payments, self._journal)
-        self._agenda, self._is_here, self._list_at = Agenda(), True, float("-inf")
+        await check_account(self._payments, self._journal)
+        self._queue, self._is_here, self._list_at = DueQueue(self._rule()), True, float("-inf")
         self._tasks.keep("looking up", self._work)
         try:
             await self._keep_duty()
@@ -239,7 +235,7 @@ class Settler:
         try:
             await self._list(now)
             self._spend(now)
-            if due := self._agenda.due_by(now):
+            if due := self._queue.due_by(now):
                 await self._look(due, now)
             self._tell_age()
         except JournalClosed:
@@ -247,12 +243,12 @@ class Settler:
         except (PaymentsError, JournalError) as error:
             self._failed(error.message, now)
         now = self._ticks()
-        return min(_LISTEN, max(0.0, self._agenda.next_due - now, self._free_at - now))
+        return min(_LISTEN, max(0.0, self._queue.next_due - now, self._free_at - now))
 
     def _tell_age(self) -> None:
         """Tell whoever watches how old the oldest unknown order is."""
-        if (observer := executor_of(self._terms.payments).observer) is not None:
-            since = [wait.since for wait in self._agenda.waits.values() if wait.state is State.UNKNOWN]
+        if (observer := executor_of(self._payments).observer) is not None:
+            since = [wait.since for wait in self._queue.waits.values() if wait.state is State.UNKNOWN]
             observer.level("unknown_age", max(0.0, self._clock() - min(since)) if since else 0.0)
 
     async def _list(self, now: float) -> None:
@@ -270,35 +266,39 @@ class Settler:
         while changes := await self._journal.changes_after(self._outbox, self._heard, limit=_CHANGES):
             states = {change.request_id: change.state for change in changes}
             self._heard = changes[-1].id
-            self._agenda.drop(request_id for request_id, state in states.items() if state not in SOUGHT)
+            self._queue.drop(request_id for request_id, state in states.items() if state not in SOUGHT)
             entries = await self._journal.entries_of([one for one, state in states.items() if state in SOUGHT])
             found = [one for one in entries.values() if one.state in OPEN or one.failed_by_notification]
-            self._agenda.note([_open(entry) for entry in found], due)
+            self._queue.note([_open(entry) for entry in found], due)
             if any(entry.sent_before for entry in entries.values()):
                 self._list_at = now  # it may have been carried out by an attempt that the entry does not tell of
 
     async def _list_all(self, due: Callable[[OpenOrder], float]) -> None:
         self._heard = await self._journal.last_change()  # before: what changes meanwhile is heard of later
-        agenda, listed = self._agenda, set[str]()
+        queue, listed = self._queue, set[str]()
         for state in SOUGHT:
             async for page in self._journal.open_orders(self._outbox, state):
                 orders = tuple(page)
-                agenda.note(orders, due)
+                queue.note(orders, due)
                 listed.update(order.request_id for order in orders)
-        agenda.keep(listed)
+        queue.keep(listed)
 
     async def _look(self, due: Mapping[str, Wait], began: float) -> None:
         """Make one pass for these orders, and for all others that its list shows."""
         at = self._clock()
-        trip = Pass(self._terms, self._agenda, due)
+        fetch, absences = self._payments.transactions.page, self._queue.absences
+        reader = Reader(fetch, clock=absences.clock, sleep=self._sleep, abreast=PAGES_ABREAST)
+        grace, interval = absences.grace, absences.interval
+        scanner = ListScanner(self._payments, self._journal, reader, remembers=True, grace=grace, interval=interval)
+        trip = ReconcilePass(scanner, self._queue, due)
         try:
-            with watched(executor_of(self._terms.payments).observer, "settling") as work:
+            with watched(executor_of(self._payments).observer, "settling") as work:
                 failure = await trip.make()
                 work.tell(error=None if failure is None else type(failure).__qualname__)
         finally:
             for request_id, wait in due.items():
-                self._agenda.schedule(request_id, wait.due)  # unless it is said otherwise, it stays due
-            self._agenda.drop(trip.over)
+                self._queue.schedule(request_id, wait.due)  # unless it is said otherwise, it stays due
+            self._queue.drop(trip.over)
             took = self._spend(began)
             self._last = trip.told(at, took)
         self._note(trip, began + took)
@@ -313,11 +313,11 @@ class Settler:
         self._free_at = began + took * (1.0 + _SHARE)
         return took
 
-    def _note(self, trip: Pass, now: float) -> None:
+    def _note(self, trip: ReconcilePass, now: float) -> None:
         """Say when each order that was looked up is looked up next, and say aloud what needs a person."""
         for request_id, state in trip.served():
-            if (wait := self._agenda.waits.get(request_id)) is not None and wait.state is state:
-                self._agenda.schedule(request_id, now + self._pause(wait, now))
+            if (wait := self._queue.waits.get(request_id)) is not None and wait.state is state:
+                self._queue.schedule(request_id, now + self._pause(request_id, wait, now))
         if parked := trip.findings.parked:
             facts = {"outbox": self._outbox, "parked": len(parked), "request_id": parked[0]}
             words = "the outbox %s: %d orders are in no complete list and were parked, %s the first: a person decides"
@@ -338,7 +338,7 @@ class Settler:
                 words = "the outbox %s: order %s has more than one transaction"
                 _log.warning(words, self._outbox, request_id, extra={"outbox": self._outbox, "request_id": request_id})
 
-    def _tell_strangers(self, trip: Pass) -> None:
+    def _tell_strangers(self, trip: ReconcilePass) -> None:
         """Say aloud that somebody else pays from this account, once for each transaction."""
         news = [one for one in trip.findings.strangers if one not in self._strangers]
         if not news or len(self._strangers) >= _DOUBLES_TOLD:
@@ -348,16 +348,17 @@ class Settler:
         facts = {"outbox": self._outbox, "strangers": len(news), "transaction_id": news[0]}
         _log.warning(words, self._outbox, len(news), news[0], extra=facts)
 
-    def _pause(self, wait: Wait, now: float) -> float:
+    def _pause(self, request_id: str, wait: Wait, now: float) -> float:
         """Seconds until an order is looked up again."""
         clock = self._clock()
         age = max(0.0, clock - wait.since)
         pause = _pause_at(wait.state, age)
         if wait.state is not State.UNKNOWN:
             return pause
-        if now - wait.missed_at <= 2.0 * self._terms.interval:
-            return min(pause, self._terms.interval)  # the next list that misses it may be the last one needed
-        grace = wait.sent_at + self._terms.grace - clock
+        absences = self._queue.absences
+        if (missed := absences.of.get(request_id)) is not None and now - missed.at <= 2.0 * absences.interval:
+            return min(pause, absences.interval)  # the next list that misses it may be the last one needed
+        grace = wait.sent_at + absences.grace - clock
         return min(pause, grace) if grace > 0.0 else pause
 
     def _failed(self, why: str, now: float) -> None:

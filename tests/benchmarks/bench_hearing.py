@@ -37,7 +37,7 @@ from payments_async.ipn import Receiver
 from payments_async.journal import Journal, News, PostgresJournal, SqliteJournal
 from payments_async.journal.contract import Arrival, Outcome, Permit, RawNotification
 from payments_async.outbox import Outbox
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 
 _NUMBERS = itertools.count()
 Stores = Callable[[str, int], Awaitable[float]]

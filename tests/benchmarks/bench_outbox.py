@@ -39,7 +39,7 @@ from payments_async import Limits, PaymentsSession, PayoutOrder
 from payments_async._cli import COLLECT_AFTER
 from payments_async.journal import SqliteJournal, State
 from payments_async.outbox import Outbox, _outbox
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 
 NAME = "outbox"
 TENTHS = 10

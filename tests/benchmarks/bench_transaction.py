@@ -36,7 +36,7 @@ from places import new_journal
 
 from payments_async import PaymentsSession, PayoutOrder
 from payments_async.outbox import Outbox
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 
 CUSTOMERS = 1000
 _NUMBERS = itertools.count()

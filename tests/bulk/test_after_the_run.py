@@ -37,7 +37,7 @@ from payments_async.bulk import (
 from payments_async.bulk._retry_ids import earlier_id, retried_id
 from payments_async.journal import News, OrderUnknown, RunIdentity, RunUnknown, SqliteJournal
 from payments_async.journal.contract import Evidence, Outcome, Permit
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault, Quirks, Sandbox
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")

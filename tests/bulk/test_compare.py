@@ -11,7 +11,7 @@ from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, Payo
 from payments_async.bulk import Comparison, Plan, PlanProgress, plan, read_batch
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.journal import SqliteJournal, StateFolder
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 
 __all__ = ["journal", "payments", "sandbox"]  # fixtures
 

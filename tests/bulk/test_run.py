@@ -16,7 +16,7 @@ from bulk.worlds import BATCH, World, payout, payouts, session, world
 from payments_async import PayoutOrder
 from payments_async.bulk import RunProgress, run_batch
 from payments_async.journal import LoadBusy, News, OrdersDiffer, RunUnknown, SqliteJournal, WrongAccount
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault, ManualClock, Sandbox
 
 PLACES = 10  # orders under way at once

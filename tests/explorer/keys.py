@@ -91,6 +91,7 @@ class Keys:
         sighted = {row[at["sighting"]["request_key"]] for row in world.table("sighting")}
         rows = self._explored.rows(world)
         listed = {one[0]: one[1:] for one in world.lister.sought} if world.lister is not None else {}
+        absences = dict(world.lister.absences) if world.lister is not None else {}
 
         def last_of(number: int, permit: Permit) -> tuple[bool, ...]:
             row = rows.get(number)
@@ -153,7 +154,9 @@ class Keys:
                 is_last = row is not None and sought[5] == row["permitted_at"]
                 grace = sought[0] == "unknown" and age(sought[5])
                 is_late = grace == 2 and world.lister is not None and world.lister.began - sought[5] < 900.0
-                sought = (*(one or "" for one in sought[:5]), grace, is_late, *sought[6:], is_last)
+                lists, at_tick, since = absences.get(request_id, (0, 0.0, 0.0))
+                missed = (lists, bool(lists) and now - at_tick < 60.0, since)
+                sought = (*(one or "" for one in sought[:5]), grace, is_late, *sought[6:], is_last, *missed)
             orders[number] = repr(
                 (
                     told,
@@ -211,7 +214,6 @@ class Keys:
                     begun is not None and begun[at["sweep"]["doubted_at"]] >= doubted_at,
                     None if begun is None else begun[at["sweep"]["begun_at"]] - doubted_at >= 900.0,
                 ),
-                None if lister.swept_at is None else now - lister.swept_at < 60.0,
             )  # fmt: skip
         places = []
         for place, row in sorted(chunks.items()):

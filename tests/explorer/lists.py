@@ -16,8 +16,9 @@ from explorer.journals import MemoryJournal
 
 from payments_async._wire.models import Transaction
 from payments_async.outbox import _reconcile
-from payments_async.outbox._reconcile import Search
-from payments_async.outbox._sweeps import Findings, Window
+from payments_async.outbox._absences import Absence, Absences
+from payments_async.outbox._reconcile import Reconciler
+from payments_async.outbox._scans import DateRange, ListScanner
 
 STEPS = {"page", "sleep", "park"}
 FINE_STEPS = STEPS | {"apply_evidence", "end_sweep"}
@@ -48,7 +49,8 @@ class Lister(NamedTuple):
         log: What it was told, in turn.
         step: What it does next; ``None`` where it is over.
         sought: How the orders that it looks for stand, as it knows.
-        swept_at, sweeps: Of the days that it reads.
+        absences: Which lists have missed them.
+        sweeps: How often it has read these days.
         began: When it began to read them, the last time.
         asked: What it has asked the journal since it was shown a page, or slept; a number of calls.
         shown: The transactions of the last page.
@@ -59,7 +61,7 @@ class Lister(NamedTuple):
     log: tuple[Any, ...] = ()
     step: str | None = "begin"
     sought: tuple[tuple[Any, ...], ...] = ()
-    swept_at: float | None = None
+    absences: tuple[tuple[str, Absence], ...] = ()
     sweeps: int = 0
     began: float = 0.0
     asked: int = 0
@@ -198,13 +200,13 @@ class _Told:
         return asked
 
 
-class _Search(Search):
+class _Reconciler(Reconciler):
     """Keeps the days that are read, to be looked at."""
 
-    async def sweep_window(self, window: Window) -> Any:
+    async def scan_window(self, window: DateRange) -> Any:
         self.window = window
-        self.began = self.clock()  # a moment before the one that it will be told
-        return await super().sweep_window(window)
+        self.began = self.absences.clock()  # a moment before the one that it will be told
+        return await super().scan_window(window)
 
 
 async def _no_records(*_: object, **__: object) -> AsyncIterator[Any]:
@@ -237,43 +239,28 @@ def step(
     if not _LOOP:
         _LOOP.append(asyncio.new_event_loop())
     told = _Told(lister, journal, page, steps)
-    findings = Findings(told)  # type: ignore[arg-type]
-    search = _Search(
-        _PAYMENTS,  # type: ignore[arg-type]
-        told,  # type: ignore[arg-type]
-        findings,
-        _Reader(told),  # type: ignore[arg-type]
-        grace=_reconcile.GRACE,
-        interval=_reconcile.INTERVAL,
-        clock=told.clock,
+    search = _Reconciler(
+        ListScanner(_PAYMENTS, told, _Reader(told), remembers=True),  # type: ignore[arg-type]
+        Absences(payments=_PAYMENTS, clock=told.clock, ticks=told.clock),  # type: ignore[arg-type]
         by_status=False,
-        remembers=True,
     )
 
     async def run() -> bool:
         try:
-            await _reconcile._reconcile_all(
-                told,
-                None,
-                search,
-                findings,
-                sweeps=_reconcile.LISTS,
-                stuck_after=86_400.0,
-                reversals=False,  # type: ignore[arg-type]
-            )
+            await _reconcile.reconcile_all(search, None, stuck_after=86_400.0, reversals=False)
         except Stopped:
             return False
         return True
 
     is_over = _LOOP[0].run_until_complete(run())
-    window: Window | None = getattr(search, "window", None)
+    window: DateRange | None = getattr(search, "window", None)
     if is_over:
         return Lister(tuple(told.log), None)
     return Lister(
         tuple(told.log),
         told.stopped_at,
         () if window is None else tuple((one.request_id, *one.pack()) for one in window.sought.each()),
-        None if window is None else window.swept_at,
+        tuple(search.absences.of.items()),
         0 if window is None else window.sweeps,
         getattr(search, "began", 0.0),
         told.asked,

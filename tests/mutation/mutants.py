@@ -31,8 +31,11 @@ SERVER = "journal/_postgres/_identity.py"
 CONNECTION = "journal/_postgres/_connection.py"
 TRAY = "journal/_postgres/_tray.py"
 RECONCILE = "outbox/_reconcile.py"
-SWEEPS = "outbox/_sweeps.py"
+SCANS = "outbox/_scans.py"
+TARGETS = "outbox/_targets.py"
+ABSENCES = "outbox/_absences.py"
 PASSES = "outbox/_passes.py"
+SETTLING = "outbox/_settling.py"
 RUN = "outbox/_run.py"
 SENDING = "outbox/_sending.py"
 STANDING = "outbox/_standing.py"
@@ -604,35 +607,35 @@ MUTANTS = (
     ),
     Mutant(
         "deadline-while-a-row-may-be-its-own",
-        RECONCILE,
+        ABSENCES,
         "no listed row without a known order may be its own",
-        "self._sweeper.may_show(order)",
+        "scanner.may_show(order)",
         "False",
     ),
     Mutant(
         "deadline-by-our-clock",
-        RECONCILE,
+        ABSENCES,
         "the time is that of the service's clock",
         "told, began = 0.0 if ahead is None else began + ahead, ",
         "told, began = began, ",
     ),
     Mutant(
         "deadline-by-lists-at-once",
-        RECONCILE,
+        ABSENCES,
         "two lists are an interval apart where a word holds",
         "self.interval = max(self.interval, INTERVAL)",
         "pass",
     ),
     Mutant(
         "deadline-by-a-cut-off-id",
-        SWEEPS,
+        SCANS,
         "a row under the beginning of its id may be its own",
         "magnitude_text(None), *beginnings]",
         "magnitude_text(None)]",
     ),
     Mutant(
         "deadline-by-an-amount",
-        SWEEPS,
+        SCANS,
         "a row of its amount may be its own",
         "[magnitude_text(order.amount), ",
         "[",
@@ -1148,10 +1151,10 @@ MUTANTS = (
     ),
     Mutant(
         "parks-after-one-list",
-        RECONCILE,
+        ABSENCES,
         "an order is parked after as many clean lists as are asked for",
-        "self._may_be_parked(order) and order.clean >= sweeps",
-        "self._may_be_parked(order)",
+        "self.may_be_parked(order) and self.of.get(order.request_id, _NEVER).lists >= self.lists",
+        "self.may_be_parked(order)",
     ),
     Mutant(
         "parks-by-lists-of-an-earlier-attempt",
@@ -1169,24 +1172,24 @@ MUTANTS = (
     ),
     Mutant(
         "parks-within-the-grace",
-        RECONCILE,
+        ABSENCES,
         "a list that began within the grace does not count for an order",
-        "if order.at + self.grace > began or self.is_early(order, told):",
-        "if self.is_early(order, told):",
+        "elif order.at + self.grace > began or self._is_early(order, told):",
+        "elif self._is_early(order, told):",
     ),
     Mutant(
         "parks-by-lists-at-once",
-        RECONCILE,
+        ABSENCES,
         "two lists count that are an interval apart",
-        "if window.swept_at is not None and began - window.swept_at < self.interval:",
-        "if False:",
+        "elif ticks - before.at >= self.interval:",
+        "else:",
     ),
     Mutant(
         "parks-by-an-uncounted-list",
         RECONCILE,
         "a list counts where it shows all that the service counts",
-        "        if counted:\n",
-        "        if problem is None:\n",
+        "        if reading.counted:\n",
+        "        if reading.problem is None:\n",
     ),
     Mutant(
         "parks-by-a-broken-list",
@@ -1197,49 +1200,35 @@ MUTANTS = (
     ),
     Mutant(
         "parks-by-an-empty-list",
-        RECONCILE,
+        ABSENCES,
         "a list counts that shows an order of ours of those days",
-        "if not window.shows(day_of(order.at, self.payments.dialect.timezone)):",
-        "if False:",
+        "elif not window.shows(day_of(order.at, zone)):",
+        "elif False:",
     ),
     Mutant(
         "parks-what-is-listed",
-        RECONCILE,
+        ABSENCES,
         "lists count in a row: one that shows the order begins anew",
-        "order.clean = 0 if order.listed == window.sweeps else order.clean + 1",
-        "order.clean = order.clean + 1",
-    ),
-    Mutant(
-        "parks-by-passes-at-once",
-        PASSES,
-        "two passes count that are an interval apart",
-        "elif order.clean and began - wait.missed_at >= self._search.interval:",
-        "elif order.clean:",
-    ),
-    Mutant(
-        "passes-by-one-list",
-        PASSES,
-        "a list that shows an order takes back what was counted before",
-        "                    wait.missed = 0\n",
-        "                    pass\n",
+        "            if order.listed == window.sweeps:\n                self.of.pop",
+        "            if False:\n                self.of.pop",
     ),
     Mutant(
         "list-without-margin",
-        SWEEPS,
+        SCANS,
         "a list is read with a day around it, for no zone is named",
         "_MARGIN = timedelta(days=1)",
         "_MARGIN = timedelta(0)",
     ),
     Mutant(
         "list-moves-what-is-being-sent",
-        SWEEPS,
+        SCANS,
         "a list does not move an order that is being sent",
         "        if order.state is State.SENDING:\n            return False  # its own answer is under way\n",
         "",
     ),
     Mutant(
         "failed-by-notification-ends",
-        SWEEPS,
+        TARGETS,
         "a failure that was only notified is looked for in the list",
         "return self.state in OPEN or self.unconfirmed",
         "return self.state in OPEN",
@@ -1303,10 +1292,10 @@ MUTANTS = (
     ),
     Mutant(
         "settler-keeps-no-sightings",
-        PASSES,
+        SETTLING,
         "what a settler's list shows of orders that may come is kept",
-        "            remembers=True,  # another journal",
-        "            remembers=False,  # another journal",
+        "remembers=True, ",
+        "remembers=False, ",
     ),
     Mutant(
         "outbox-claims-batches-unlooked-for",

@@ -68,6 +68,13 @@ _ABSENCE = (
     "tests/outbox/test_failed_by_notification.py",
     "tests/outbox/test_late_and_lost.py",
 )
+_SETTLING = (
+    "tests/outbox/test_settling.py",
+    "tests/outbox/test_late_lists.py",
+    "tests/outbox/test_strangers.py",
+    "tests/outbox/test_late_and_lost.py",
+    "tests/bulk/test_reconcile.py",
+)
 _LOOKS = (
     "tests/bulk/test_look_first.py",
     "tests/bulk/test_run.py",
@@ -173,14 +180,11 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.ENTRIES: (*_ABSENCE, "tests/journal/test_archiving.py"),
     mutants.HISTORY: (*_ABSENCE, *_IDENTITY),
     mutants.RECONCILE: _ABSENCE[2:],
-    mutants.SWEEPS: _ABSENCE[2:],
-    mutants.PASSES: (
-        "tests/outbox/test_settling.py",
-        "tests/outbox/test_late_lists.py",
-        "tests/outbox/test_strangers.py",
-        "tests/outbox/test_late_and_lost.py",
-        "tests/bulk/test_reconcile.py",
-    ),
+    mutants.ABSENCES: _ABSENCE[2:],
+    mutants.TARGETS: _ABSENCE[2:],
+    mutants.SCANS: _ABSENCE[2:],
+    mutants.PASSES: _SETTLING,
+    mutants.SETTLING: _SETTLING,
     mutants.LISTS: (
         "tests/session/test_readings.py",
         "tests/session/test_paging.py",
@@ -238,7 +242,7 @@ _UNSEEN: Mapping[str, frozenset[str]] = {
     "explorer": frozenset(_OF) - {
         *(mutants.PERMITS, mutants.RECORDS, mutants.STATES, mutants.WEIGHING, mutants.EVIDENCE, mutants.PUTS),
         *(mutants.ENTRIES, mutants.HISTORY, mutants.NOTIFICATIONS, mutants.QUARANTINE, mutants.RECONCILE),
-        *(mutants.SWEEPS, mutants.IDS, mutants.DEADLINES),
+        *(mutants.SCANS, mutants.TARGETS, mutants.ABSENCES, mutants.IDS, mutants.DEADLINES),
     },
     "simulation": frozenset({mutants.TRAY}),
 }  # fmt: skip
@@ -260,7 +264,7 @@ _FAULTS: Mapping[str, tuple[str, ...]] = {
     mutants.CREW: (*_STANDSTILLS, "cancel", "sends_again"),
     **dict.fromkeys((mutants.EXECUTOR, mutants.TRANSPORT, mutants.BOOKS), ("cut", "lost_after", "cancel", "twice")),
     mutants.WRITER: ("disk_errors", "disk_full", "power_cut"),
-    **dict.fromkeys((mutants.SWEEPS, mutants.PASSES, mutants.LISTS, mutants.STATUSES, mutants.RECONCILE), _LISTS),
+    **dict.fromkeys((mutants.SCANS, mutants.PASSES, mutants.LISTS, mutants.STATUSES, mutants.RECONCILE), _LISTS),
     **dict.fromkeys((mutants.DISPATCHING, mutants.DELIVERIES), ("handlers_fail",)),
 }
 CHILDREN = ("-k=taken_twice or forked_child", "tests/journal/test_departures.py")  # they start processes

@@ -10,7 +10,7 @@ import pytest
 from bulk.worlds import payout, session
 from outbox.waiting import OUTBOX, Waiting, waiting
 
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault
 
 

@@ -15,8 +15,8 @@ from bulk.worlds import payout, session
 from payments_async import OutcomeUnknown, PaymentsSession, PayoutOrder
 from payments_async.journal import Journal, News, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
+from payments_async.outbox._scans import account_of
 from payments_async.outbox._settling import Settler
-from payments_async.outbox._sweeps import account_of
 from payments_async.sandbox import ManualClock, Quirks, Sandbox
 
 OUTBOX = "shop"

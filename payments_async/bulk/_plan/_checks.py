@@ -32,7 +32,7 @@ from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before,
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry, Holder, Run
 from payments_async.journal._registered import RegisteredOrders
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches

@@ -14,7 +14,7 @@ from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async._wire.orders import PayoutOrder
 from payments_async.bulk._problems import OrderIssue
 from payments_async.journal import Journal
-from payments_async.outbox._sweeps import Window
+from payments_async.outbox._scans import DateRange
 
 _UNPAID = (TransactionStatus.FAILED, TransactionStatus.REVERSED)
 _DIGITS = 9  # at the end of a telephone number, which it has in every form
@@ -43,7 +43,7 @@ class ListedPayouts:
         executor = executor_of(payments)
         reader = Reader(payments.transactions.page, clock=executor.clock, sleep=executor.sleep)
         first = now - timedelta(days=self.days).total_seconds()
-        window = Window.to_now(first, now, payments.dialect.timezone)
+        window = DateRange.to_now(first, now, payments.dialect.timezone)
         reading = reader.read(window.since, window.until)
         async for records in reading.pages():
             ids = [record.request_id for record in records if record.request_id is not None]

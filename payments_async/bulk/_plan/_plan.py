@@ -57,7 +57,7 @@ from payments_async.journal import Journal, StateFolder
 from payments_async.journal._records import Entry, body_digest
 from payments_async.journal._registered import RegisteredOrders
 from payments_async.journal._states import State
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._scans import account_of
 
 _AT_ONCE = 500  # orders
 _SHOWN = 1000  # different issues; more are counted

@@ -5,30 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from typing import NamedTuple
 
 import attrs
 
 from payments_async._session.lists import Reader, Reading
 from payments_async._session.session import PaymentsSession, executor_of
-from payments_async._values.amounts import currency_key, magnitude_text
+from payments_async._values.amounts import magnitude_text
 from payments_async._values.frozen import frozen
 from payments_async._values.request_ids import plain_id
-from payments_async._values.spill import PAGE, Columns, SpillTable, ids
+from payments_async._values.spill import SpillTable, ids
 from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
-from payments_async.journal._states import CONFIRMED, OPEN, News, State, next_state
+from payments_async.journal._states import CONFIRMED, News, State, next_state
+from payments_async.outbox._targets import (
+    ListedTransaction,
+    ReconcileTarget,
+    listed_transactions,
+    put_back,
+    reconcile_targets,
+)
 
 _log = logging.getLogger("payments_async")
 
-SOUGHT = (*OPEN, State.FAILED)  # of the failed ones those that a notification alone says have failed
-_PORTION = 200_000  # orders looked for at once
 _MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
 _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is not ours
 
@@ -49,113 +53,13 @@ _WRONG_CLOCK = "this machine's clock is days away from the service's: set it; th
 _DATE_KEYS = "the service may not know days as they are written; compare Dialect.date_keys"
 
 
-@attrs.define(eq=False, weakref_slot=False)
-class SoughtOrder:
-    """An order that is looked for, or that the list shows.
-
-    Attributes:
-        first, state: When it was looked for, and as far as we know it by now.
-        at: Unix seconds of its last permit.
-        clean: Clean sweeps in a row that began after its period of grace and did not show it.
-        since: Unix seconds by the service's clock at which the first of them began; 0 where that is not known.
-        listed: The number of the last sweep that showed it, whatever it said of it.
-        unconfirmed: A notification alone says that it failed.
-    """
-
-    request_id: str
-    first: State
-    state: State
-    amount: Decimal
-    currency: str | None
-    transaction_id: str | None
-    at: float
-    clean: int = 0
-    listed: int = 0
-    unconfirmed: bool = False
-    since: float = 0.0
-
-    @classmethod
-    def of(cls, entry: Entry) -> SoughtOrder:
-        """An order as the journal has it."""
-        return cls(
-            request_id=entry.request_id,
-            first=entry.state,
-            state=entry.state,
-            amount=entry.amount,
-            currency=entry.order.currency,
-            transaction_id=entry.transaction_id,
-            at=entry.updated_at if entry.permitted_at is None else entry.permitted_at,
-            unconfirmed=entry.failed_by_notification,
-        )
-
-    @classmethod
-    def unpack(cls, request_id: str, columns: Columns) -> SoughtOrder:
-        """An order as it was packed."""
-        state, first, amount, currency, transaction_id, at, clean, listed, unconfirmed, since = columns
-        known = (Decimal(amount), currency, transaction_id, at, clean, listed, bool(unconfirmed), since)
-        return cls(request_id, _STATE[first], _STATE[state], *known)
-
-    def pack(self) -> Columns:
-        """All of it but its id, the state before the others."""
-        return (
-            self.state._value_,  # as ``value``, which takes five times as long
-            self.first._value_,
-            str(self.amount),
-            self.currency,
-            self.transaction_id,
-            self.at,
-            self.clean,
-            self.listed,
-            self.unconfirmed,
-            self.since,
-        )
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it still has no final outcome."""
-        return self.state in OPEN
-
-    @property
-    def is_sought(self) -> bool:
-        """Whether the list is read for it: it is open, or a notification alone says how it ended."""
-        return self.state in OPEN or self.unconfirmed
-
-    def agrees(self, record: Transaction) -> bool:
-        """Whether a record is about the same amount and currency, as far as it names them."""
-        same = record.amount is None or record.amount.copy_abs() == self.amount
-        if self.currency is not None and record.currency is not None:
-            same = same and currency_key(self.currency) == currency_key(record.currency)
-        return same
-
-    @property
-    def may_change(self) -> bool:
-        """Whether the list under each status has something to say: it is open, or it is looked at again."""
-        return self.is_sought or self.first is State.SUCCESSFUL
-
-
-_STATE = {state.value: state for state in State}
-
-
-def sought_orders(orders: Iterable[SoughtOrder] = ()) -> SpillTable[SoughtOrder]:
-    """Orders by request id. There may be hundreds of thousands."""
-    table = SpillTable(SoughtOrder.pack, SoughtOrder.unpack, 10)
-    put_back(table, orders)
-    return table
-
-
-def put_back(sought: SpillTable[SoughtOrder], orders: Iterable[SoughtOrder]) -> None:
-    """Write down how these orders stand by now."""
-    sought.put({order.request_id: order for order in orders})
-
-
 @attrs.define(eq=False)
-class Window:
+class DateRange:
     """Days of the list, and what is looked for in them.
 
     Attributes:
         since, until: First and last day, in the service's time zone, with a margin around them.
         sought: By request id.
-        swept_at: Unix seconds at which the last clean sweep ended.
         sweeps: How many times the list of them was read.
         days: Those of orders that the last sweep has shown, and that are known to be of these days.
         earlier, later: How many days were taken in before and after, since the service's clock is not ours.
@@ -163,15 +67,16 @@ class Window:
 
     since: date
     until: date
-    sought: SpillTable[SoughtOrder] = attrs.field(factory=sought_orders)
-    swept_at: float | None = None
+    sought: SpillTable[ReconcileTarget] = attrs.field(factory=reconcile_targets)
     sweeps: int = 0
     days: set[date] = attrs.field(factory=set)
     earlier: int = 0
     later: int = 0
 
     @classmethod
-    def to_now(cls, first: float, now: float, zone: tzinfo, sought: SpillTable[SoughtOrder] | None = None) -> Window:
+    def to_now(
+        cls, first: float, now: float, zone: tzinfo, sought: SpillTable[ReconcileTarget] | None = None
+    ) -> DateRange:
         """All days from a moment until today: what was sent once may turn up on any day after, and twice.
 
         Args:
@@ -180,7 +85,7 @@ class Window:
         return cls(
             since=day_of(min(first, now), zone) - _MARGIN,
             until=day_of(now, zone) + _MARGIN,
-            sought=sought_orders() if sought is None else sought,
+            sought=reconcile_targets() if sought is None else sought,
         )
 
     def follow(self, difference: float | None) -> bool:
@@ -209,32 +114,6 @@ class Window:
 def day_of(at: float, zone: tzinfo) -> date:
     """The day of a moment where the service is."""
     return datetime.fromtimestamp(at, UTC).astimezone(zone).date()
-
-
-async def collect(
-    journal: Journal, batch_id: str | None, *, states: Sequence[State] = SOUGHT, portion: int = _PORTION
-) -> AsyncIterator[SpillTable[SoughtOrder]]:
-    """Orders of some states, so many at a time: unknown and parked ones all at first, then the others.
-
-    Of failed ones those that a notification alone says have failed.
-    """
-    found = sought_orders()
-    waiting: list[SoughtOrder] = []  # to be put there a page at a time
-    for state in states:
-        async for entry in journal.entries(batch_id, state):
-            if state is State.FAILED and not entry.failed_by_notification:
-                continue
-            if state in CONFIRMED and len(found) + len(waiting) >= portion:
-                put_back(found, waiting)
-                yield found
-                found, waiting = sought_orders(), []
-            waiting.append(SoughtOrder.of(entry))
-            if len(waiting) >= PAGE:
-                put_back(found, waiting)
-                waiting.clear()
-    put_back(found, waiting)
-    if found:
-        yield found
 
 
 @frozen(kw_only=True)
@@ -276,7 +155,7 @@ class Findings:
         """Something that hinders."""
         self.notes[words] = None
 
-    async def apply(self, order: SoughtOrder, evidence: Evidence) -> bool:
+    async def apply(self, order: ReconcileTarget, evidence: Evidence) -> bool:
         """Write evidence about an order down; tells whether it agrees with the order."""
         finding = await self.journal.apply_evidence(evidence)
         if finding is None or finding.request_id != order.request_id:
@@ -289,7 +168,7 @@ class Findings:
             order.transaction_id = evidence.transaction_id
         return finding.conflict is None
 
-    async def apply_record(self, order: SoughtOrder, record: Transaction, source: str) -> bool:
+    async def apply_record(self, order: ReconcileTarget, record: Transaction, source: str) -> bool:
         """Write down what a record says of an order, at least that the service has it."""
         if not order.agrees(record):
             self.differences[record.transaction_id] = Difference(
@@ -302,7 +181,7 @@ class Findings:
             )
         return await self.apply(order, evidence_of(record, source))
 
-    async def park(self, order: SoughtOrder, detail: str, since: float | None = None) -> None:
+    async def park(self, order: ReconcileTarget, detail: str, since: float | None = None) -> None:
         """Nothing shows an order: a person has to decide, or has decided by a listing deadline."""
         finding = await self.journal.park(order.request_id, detail=detail, sent_at=order.at, since=since)
         order.state = finding.state
@@ -323,18 +202,19 @@ class Findings:
             if len(self.strangers) < _MOST:
                 self.strangers[record.transaction_id] = record
 
-    def sum_up(self, order: SoughtOrder, before: float) -> None:
-        """An order has been looked for everywhere.
+    def sum_up(self, orders: Iterable[ReconcileTarget], before: float) -> None:
+        """These have been looked for everywhere.
 
         Args:
-            before: Unix seconds; one accepted earlier than that should have ended by now.
+            before: Unix seconds; what was accepted earlier than that should have ended by now.
         """
-        if order.state is not order.first and order.state is not State.PARKED:
-            self.settled[order.state] += 1
-        if order.state is State.UNKNOWN:
-            self.unknown.append(order.request_id)
-        if order.state is State.ACCEPTED and order.at <= before:
-            self.stuck.append(order.request_id)
+        for order in orders:
+            if order.state is not order.first and order.state is not State.PARKED:
+                self.settled[order.state] += 1
+            if order.state is State.UNKNOWN:
+                self.unknown.append(order.request_id)
+            if order.state is State.ACCEPTED and order.at <= before:
+                self.stuck.append(order.request_id)
 
 
 def evidence_of(record: Transaction, source: str) -> Evidence:
@@ -350,75 +230,55 @@ def evidence_of(record: Transaction, source: str) -> Evidence:
     )
 
 
-class Shown(NamedTuple):
-    """A sought order as the unfiltered list shows it."""
-
-    request_id: str
-    amount: Decimal | None
-    currency: str | None
-
-    def pack(self) -> Columns:
-        """All of it."""
-        return self.request_id, None if self.amount is None else str(self.amount), self.currency
-
-    @classmethod
-    def unpack(cls, _transaction_id: str, columns: Columns) -> Shown:
-        """As it was packed."""
-        request_id, amount, currency = columns
-        return cls(request_id, None if amount is None else Decimal(amount), currency)
-
-
-def shown_orders() -> SpillTable[Shown]:
-    """What a list shows, by transaction id."""
-    return SpillTable(Shown.pack, Shown.unpack, 3)
-
-
-@attrs.define
-class Sweeper:
-    """Makes sweeps.
+@attrs.define(eq=False)
+class ListScanner:
+    """Reads the service's lists, and takes from each row what it says of any order of the journal.
 
     Attributes:
         remembers: What a list shows of orders that the journal does not hold is kept there, for they may come yet.
         grace, interval: Seconds, as in ``reconcile``: of which lists the journal notes that they are clean.
         unclaimed: Rows of the last list that no order is known to have, by what they may be of: an id, or an amount.
         notes_unclaimed: They are noted.
+        tell: Called after each page.
+        findings: What it found out.
+        shown: Transactions of sought orders that the last list has shown.
+        rows: How many it has shown until now.
     """
 
     payments: PaymentsSession
     journal: Journal
-    findings: Findings
     reader: Reader
     remembers: bool = attrs.field(default=False, kw_only=True)
     grace: float = attrs.field(default=GRACE, kw_only=True)
     interval: float = attrs.field(default=INTERVAL, kw_only=True)
-    _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
+    tell: Callable[[], object] | None = attrs.field(init=False, default=None)
+    findings: Findings = attrs.field(init=False)
     unclaimed: SpillTable[None] = attrs.field(factory=ids, init=False)
     notes_unclaimed: bool = attrs.field(default=False, init=False)
-    _ours: int = 0  # orders of the journal that the last list has shown
+    shown: SpillTable[ListedTransaction] = attrs.field(init=False, factory=listed_transactions)
+    rows: int = attrs.field(init=False, default=0)
+    _first: dict[str, str] = attrs.field(init=False, factory=dict)  # transactions of orders that have none
+    _ours: int = attrs.field(init=False, default=0)  # orders of the journal that the last list has shown
 
-    async def sweep(
-        self, window: Window, batches: Sequence[str | None], *, tell: Callable[[Reading], object] | None = None
-    ) -> tuple[Reading, SpillTable[Shown]]:
-        """Read a list, apply what each row says of any order of the journal, and note the sweep for these batches.
+    def __attrs_post_init__(self) -> None:
+        self.findings = Findings(self.journal)
 
-        Args:
-            tell: Hears after each page how far it is.
+    async def scan(self, window: DateRange, batches: Sequence[str | None] = ()) -> Reading:
+        """Read a list, apply what each row says of any order of the journal, and note that for these batches.
 
         Returns:
-            What the list is worth, and the sought orders it showed, by transaction id.
+            What the list is worth.
         """
         begun = [
             await self.journal.begin_sweep(batch_id, since=window.since, until=window.until) for batch_id in batches
         ]
-        requests, shown = self.reader.requests, shown_orders()
+        requests, self.shown, self.unclaimed, self._ours = self.reader.requests, listed_transactions(), ids(), 0
         window.sweeps += 1
         window.days.clear()
-        self._ours, self.unclaimed = 0, ids()
-        reading = await self._read_window(window, shown, tell)
-        if reading.problem is None and not self._ours and await self._is_beyond(window, shown):
+        reading = await self._read_window(window)
+        if reading.problem is None and not self._ours and await self._is_beyond(window):
             self.findings.note(f"the list of {window} shows no order of ours, the list of all days does: {_DATE_KEYS}")
-            reading = self.reader.read(None, None, probes=True)
-            await self._read(window, reading, shown, tell)
+            reading = await self._read(window, None, None)
         for sweep in begun:
             ended = attrs.evolve(
                 sweep,
@@ -429,16 +289,13 @@ class Sweeper:
                 problem=reading.problem,
             )
             await self.journal.end_sweep(ended, grace=self.grace, interval=self.interval)
-        return reading, shown
+        return reading
 
-    async def _read_window(
-        self, window: Window, shown: SpillTable[Shown], tell: Callable[[Reading], object] | None
-    ) -> Reading:
+    async def _read_window(self, window: DateRange) -> Reading:
         """Read the list of its days, of those by the service's clock as well."""
         window.follow(self.payments.clock_difference)
         while True:
-            reading = self.reader.read(window.since, window.until, probes=True)
-            await self._read(window, reading, shown, tell)
+            reading = await self._read(window, window.since, window.until)
             if not window.follow(self.payments.clock_difference):  # the first answer of a session tells of it
                 break
         if window.earlier or window.later:
@@ -446,17 +303,18 @@ class Sweeper:
             _log.warning(_WRONG_CLOCK, extra={"earlier": window.earlier, "later": window.later})
         return reading
 
-    async def _read(
-        self, window: Window, reading: Reading, shown: SpillTable[Shown], tell: Callable[[Reading], object] | None
-    ) -> None:
+    async def _read(self, window: DateRange, since: date | None, until: date | None) -> Reading:
         """Read a list to its end, page by page."""
+        reading, self.rows = self.reader.read(since, until, probes=True), 0
         async with aclosing(reading.pages()) as pages:
             async for rows in pages:
-                await self._take(window, rows, shown)
-                if tell is not None:
-                    tell(reading)
+                await self._take(window, rows)
+                self.rows += len(rows)
+                if self.tell is not None:
+                    self.tell()
+        return reading
 
-    async def _is_beyond(self, window: Window, shown: SpillTable[Shown]) -> bool:
+    async def _is_beyond(self, window: DateRange) -> bool:
         """Whether the list of all days shows orders that belong into this window, or that were never sent from here.
 
         A service may understand days in another way than they are written, and show nothing of any. So where a list
@@ -464,27 +322,27 @@ class Sweeper:
         """
         known = self.findings.found
         window.days.clear()
-        await self._take(window, await self.reader.edges(), shown)
+        await self._take(window, await self.reader.edges())
         return self.findings.found > known or any(window.since < day < window.until for day in window.days)
 
-    async def _take(self, window: Window, rows: list[Transaction], shown: SpillTable[Shown]) -> None:
+    async def _take(self, window: DateRange, rows: list[Transaction]) -> None:
         """Take from some rows what they say of orders of the journal, whatever batch they are in."""
         named = _grouped(rows)
         sought = window.sought.find(named)
-        seen: dict[str, Shown] = {}
+        seen: dict[str, ListedTransaction] = {}
         try:
             await self._take_of(window, rows, named, sought, seen)
         finally:  # what was written down stands
             put_back(window.sought, sought.values())
-        shown.put(seen)
+        self.shown.put(seen)
 
     async def _take_of(
         self,
-        window: Window,
+        window: DateRange,
         rows: list[Transaction],
         named: Mapping[str, list[Transaction]],
-        sought: dict[str, SoughtOrder],
-        seen: dict[str, Shown],
+        sought: dict[str, ReconcileTarget],
+        seen: dict[str, ListedTransaction],
     ) -> None:
         """Take from some rows what they say.
 
@@ -505,7 +363,7 @@ class Sweeper:
             for request_id, order in window.sought.find(one for one in renamed if one not in sought).items():
                 order.listed = window.sweeps
                 sought[request_id] = order
-        known = {entry.request_id: SoughtOrder.of(entry) for entry in others.values()} | sought
+        known = {entry.request_id: ReconcileTarget.of(entry) for entry in others.values()} | sought
         orders |= {listed: known[entry.request_id] for listed, entry in others.items()}
         self._ours += len(orders) + len(gone)
         await asyncio.gather(
@@ -521,11 +379,11 @@ class Sweeper:
 
     async def _all_of(
         self,
-        order: SoughtOrder,
+        order: ReconcileTarget,
         rows: Iterable[Transaction],
-        window: Window,
-        sought: Mapping[str, SoughtOrder],
-        seen: dict[str, Shown],
+        window: DateRange,
+        sought: Mapping[str, ReconcileTarget],
+        seen: dict[str, ListedTransaction],
     ) -> None:
         """All rows of one order, one after the other: more than one is more than one payment."""
         for row in rows:
@@ -541,9 +399,9 @@ class Sweeper:
             if is_about:
                 window.days.add(day_of(order.at, self.payments.dialect.timezone))
                 if order.request_id in sought:
-                    seen[row.transaction_id] = Shown(order.request_id, row.amount, row.currency)
+                    seen[row.transaction_id] = ListedTransaction(order.request_id, row.amount, row.currency)
 
-    async def _is_about(self, order: SoughtOrder, row: Transaction) -> bool:
+    async def _is_about(self, order: ReconcileTarget, row: Transaction) -> bool:
         """Whether a row is about this order indeed, after taking from it what it says."""
         if order.state is State.SENDING:
             return False  # its own answer is under way
@@ -594,7 +452,7 @@ class Sweeper:
             named = (f"#{plain_id(row.request_id)}",) if row.request_id else ()
             self.unclaimed.put(dict.fromkeys((*amount, *named)))
 
-    def may_show(self, order: SoughtOrder) -> bool:
+    def may_show(self, order: ReconcileTarget) -> bool:
         """Whether the last list may show an order in a row that names it wrongly, or not at all."""
         key = plain_id(order.request_id)
         beginnings = (f"#{key[:length]}" for length in range(1, len(key) + 1))
@@ -624,7 +482,7 @@ def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:
     return groups
 
 
-def _is_same(row: Transaction, order: SoughtOrder) -> bool:
+def _is_same(row: Transaction, order: ReconcileTarget) -> bool:
     """Whether it is the transaction that the order is known to have."""
     return order.transaction_id is not None and row.transaction_id.lower() == order.transaction_id.lower()
 
