@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import itertools
 import re
 import typing
 from functools import cache
@@ -11,11 +12,13 @@ import attrs
 import pytest
 from test_public_names import PINNED
 
-from payments_async import Dialect
+from payments_async import Dialect, State
 from payments_async._cli.app import COMMANDS, load_command
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.profiles import SETTINGS
 from payments_async._wire.quirks import TOLD
+from payments_async.journal import News
+from payments_async.journal.contract import next_state
 from payments_async.sandbox import Fault, Quirks
 from payments_async.sandbox._faults import OPTIONS
 
@@ -169,11 +172,55 @@ def test_the_page_of_quirks_has_all_faults() -> None:
 
 
 def test_the_page_of_guesses_has_all_of_them() -> None:
-    """Each field of the dialect is there, and is called a guess where the README calls it one."""
-    assert [field.name for field in attrs.fields(Dialect)] == plain(columns("guesses"))
-    rows = re.findall(r"^\| `(\w+)` \| `[^`]+` \| (.+)\|$", README.read_text(encoding="utf-8"), re.MULTILINE)
-    told = dict(zip(plain(columns("guesses")), columns("guesses", 1), strict=True))
-    assert {name for name, why in rows if "**guess**" in why} == {name for name, why in told.items() if "guess" in why}
+    """Each field of the dialect is there, with its true default, and none that is gone."""
+    true = {
+        field.name: "{401, 429}" if field.name == "turned_away_unread" else str(getattr(Dialect(), field.name))
+        for field in attrs.fields(Dialect)
+    }
+    shown = zip(plain(columns("guesses")), plain(columns("guesses", 1)), strict=True)
+    assert {name: text.replace("'", '"') for name, text in true.items()} == {
+        name: text.strip('"') for name, text in shown
+    }
+
+
+def test_the_page_of_states_has_all_of_them() -> None:
+    """Each is there, in the order in which states are shown, with what it means and whether it may be paid again."""
+    yes_or_no = {True: "yes", False: "no"}
+    rows = zip(*(plain(columns("states", column, heading="What each means")) for column in range(4)), strict=True)
+    assert [
+        (str(state), state.meaning.short, yes_or_no[state.meaning.is_end], yes_or_no[state.meaning.may_be_paid_again])
+        for state in State
+    ] == list(rows)
+
+
+def test_the_page_of_states_says_which_follows_which() -> None:
+    """Its second table is what the table of states answers to all that can be learned of an order."""
+    follow: dict[State, set[State]] = {}
+    for state, news in itertools.product(State, News):
+        found = next_state(state, news)
+        if not found.conflict and found.state is not state:
+            follow.setdefault(state, set()).add(found.state)
+    of_page = zip(
+        plain(columns("states", heading="Which state follows which")),
+        plain(columns("states", 1, heading="Which state follows which")),
+        strict=True,
+    )
+    assert {str(state): sorted(map(str, after)) for state, after in follow.items()} == {
+        state: sorted(after.split(", ")) for state, after in of_page
+    }
+
+
+def test_the_glossary_is_short() -> None:
+    """A word of our own is a burden: thirty are enough."""
+    words = columns("glossary")
+    assert len(words) == len(set(words)) <= 30
+
+
+def test_the_number_of_states_is_told() -> None:
+    """The page and the README say how many there are."""
+    assert 10 == len(State)
+    for page in (README, DOCS / "states.md"):
+        assert "ten states" in page.read_text(encoding="utf-8")
 
 
 def variables_of_options() -> dict[str, set[str]]:

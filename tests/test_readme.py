@@ -1,5 +1,6 @@
 """README.md and the pages are run: their code blocks here, the README's command lines by `.ci/run`.
 
+A block is a whole program, as a reader pastes it; the variables of the environment that `from_env` reads are set.
 Above a block, `<!-- not run -->` leaves it out and `<!-- continues -->` runs it in the names of the block before it.
 """
 
@@ -12,14 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-import attrs
 import pytest
-
-from payments_async import Dialect
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = sorted((ROOT / ".github" / "docs").glob("*.md"))
+DOCS = ROOT / ".github" / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
 FENCE = re.compile(
     r"(?:^<!--[ ]*(?P<mark>[a-z ]+?)[ ]*-->[ ]*\n(?:[ ]*\n)?)?"  # a mark, directly above
     r"^(?P<indent>[ ]*)```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^(?P=indent)```[ ]*$",
@@ -27,6 +26,12 @@ FENCE = re.compile(
 )
 SHELLS = {"bash", "sh", "shell", "console"}
 MARKS = {None, "not run", "continues"}
+ENVIRONMENT = {
+    "PAYMENTS_BASE_URL": "https://service.example",
+    "PAYMENTS_APP_KEY": "key",
+    "PAYMENTS_APP_PASSWORD": "password",
+    "PAYMENTS_USER_ID": "user",
+}
 
 
 class Block(NamedTuple):
@@ -110,7 +115,17 @@ def test_every_mark_above_a_block_is_known() -> None:
 def test_a_code_block_runs(page: Path, chain: list[Block], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the README and the pages show works as it stands."""
     monkeypatch.chdir(tmp_path)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     run(chain, monkeypatch, page)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in (README, *PAGES)])
+def test_a_code_block_can_be_pasted(page: Path) -> None:
+    """It is Python as it stands: what awaits does so within `asyncio.run(main())`."""
+    for chain in chains(page.read_text(encoding="utf-8")):
+        for block in chain:
+            compile("\n" * (block.line - 1) + block.code, str(page), "exec")
 
 
 def test_the_command_lines_are_those_of_ci() -> None:
@@ -166,14 +181,3 @@ def test_a_failing_block_fails_with_the_line_of_the_readme(monkeypatch: pytest.M
     with pytest.raises(ZeroDivisionError) as caught:
         run([Block(7, "python", None, "x = 1\nx / 0\n")], monkeypatch)
     assert 7 == caught.traceback[-1].lineno  # counted from nought, so it is the README's line 8
-
-
-def test_the_table_of_the_dialect_is_the_dialect() -> None:
-    """Every guess is documented, with its true default, and none that is gone."""
-    shown = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \| .+\|$", text_of_readme(), re.MULTILINE))
-    true = {
-        field.name: "{401, 429}" if field.name == "turned_away_unread" else getattr(Dialect(), field.name)
-        for field in attrs.fields(Dialect)
-    }
-    written = {name: str(value).replace("'", '"') for name, value in true.items()}
-    assert {name: text.strip('"') for name, text in shown.items()} == written

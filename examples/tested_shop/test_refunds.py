@@ -42,7 +42,7 @@ async def test_a_service_that_says_nothing(
     payments_sandbox: Sandbox, payments_outbox: Outbox, payments_clock: VirtualClock
 ) -> None:
     """What is not known is on its way: neither paid nor failed, and not sent again."""
-    payments_sandbox.script(Fault.LOST_AFTER)
+    payments_sandbox.script(Fault.LOST_AFTER, on="money")
     payments_sandbox.script(Fault.NOTIFY_LOST)
     assert await payments_clock.until(refund(payments_outbox, "17", PHONE, 5000, patience=3)) == "on its way"
     assert_paid_once(payments_sandbox, "refund-17")
