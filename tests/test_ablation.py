@@ -10,6 +10,8 @@ FEW = {
     Cell("put back, half", "batch", "gone", 0): Told(0, 0, 0, "Q"),
     Cell("mistyped", "batch", "kept", 3): Told(0, 0, 0, "HQ"),
     Cell("mistyped", "outbox", "kept", 0): Told(0, 0, 0, "SH"),
+    Cell("of two, same batch", "outbox", "kept", 0): Told(0, 0, 0, "H"),
+    Cell("lost and found", "batch", "kept", 3): Told(0, 0, 0, "LHQ"),
 }
 
 
@@ -23,6 +25,21 @@ def test_each_guard_can_be_taken_out() -> None:
 async def test_a_cell(tmp_path: Path, cell: Cell) -> None:
     """Nothing is paid twice with all guards, and the refusals are those that the table shows."""
     assert FEW[cell] == await play(cell, tmp_path)
+
+
+@pytest.mark.slow(covered=False)
+@pytest.mark.parametrize(
+    ("guard", "scene", "late", "told"),
+    [
+        ("request-ids", "of two, other batch", 0, Told(12, 0, 0, "")),
+        ("request-ids, let out", "mistyped", 8, Told(12, 0, 0, "S")),
+        ("request-ids, word waits", "mistyped, other ids", 0, Told(0, 0, 0, "S", 12)),
+    ],
+)
+async def test_what_the_registry_of_request_ids_is_for(guard: str, scene: str, late: int, told: Told) -> None:
+    """One rule for absence does not stand in its place: a second journal pays twice, or nothing at all."""
+    table = await without(guard, ["--scene", scene, "--late", str(late), "--way", "outbox"])
+    assert told == table[Cell(scene, "outbox", "kept", late)]
 
 
 @pytest.mark.slow(covered=False)

@@ -6,17 +6,22 @@
     python tests/benchmarks/ablation.py --late 8 --scene mistyped --way batch    some cells
 
 A batch, or an outbox, pays 12 orders; then the journal's file is put back, copied, lost or mistyped, and the same
-orders are sent again. The service lists a transaction late by so many readings. Where the package refuses and asks for
-a person's word, the person gives it. A cell tells how many of the 12 were paid twice by the service's ledger, how many
-never, and after that which refusals there were: L lost journal, S second journal, H held elsewhere, Q quarantine,
-and ! where it came to no end.
+orders are sent again. An account may also have two journals, which a person has declared: the orders that one has paid
+are given to the other one ("of two"), or a lost one is found again and goes on ("lost and found"). The service lists a
+transaction late by so many readings. Where the package refuses and asks for a person's word, the person gives it.
+
+A cell tells how many of the 12 were paid twice by the service's ledger, how many never, how many orders the last
+journal still holds back at the end, and which refusals there were: L lost journal, S second journal, H held elsewhere,
+Q quarantine, and ! where it came to no end. Held back is not a defect by itself: another journal may have paid them.
 
 Each guard is taken out in a process of its own. The exit code is 1 when the table of all guards has a cell that pays
 twice or never. A cell that no guard is meant for has a star, and is not judged: the state folder is gone, or was put
 back with the whole disk, so that only a list that is late could tell; other request ids.
 
-"request-ids, word waits" takes the registry of request ids out, and lets a second journal wait like a restored one
-once a person has said why there are two.
+Two rows tell what would happen without the registry of request ids, if a second journal waited like a restored one
+once a person has said why there are two. "request-ids, word waits": it never gets out, since no list can show an
+order of a journal that has sent none. "request-ids, let out": two lists that show nothing of its own let it out, and
+orders that are listed late are paid twice.
 """
 
 from __future__ import annotations
@@ -26,12 +31,13 @@ import asyncio
 import json
 import logging
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from decimal import Decimal
 from itertools import groupby, product
 from pathlib import Path
@@ -94,6 +100,20 @@ def copied(place: Place) -> str:
     return "copy/journal.db"
 
 
+def put_aside(place: Place) -> str:
+    """The folder is not there, as where a disk is not mounted."""
+    for file in list(place.folder.iterdir()):
+        file.rename(place.folder.with_name(f"aside-{file.name}"))
+    return "journal.db"
+
+
+def found(place: Place) -> str:
+    """It is there again, beside what was begun meanwhile, and is gone on with."""
+    for file in place.folder.parent.glob("aside-*"):
+        file.rename(place.folder / file.name.removeprefix("aside-"))
+    return "journal.db"
+
+
 @attrs.frozen(kw_only=True)
 class Scene:
     """What happens to a journal.
@@ -106,6 +126,9 @@ class Scene:
         prefix: Of the request ids the second time.
         gap: Seconds until somebody goes on.
         hasty: The person lifts a quarantine before anything was read.
+        stops: Half of the orders are still planned when it happens.
+        second: The account has had another journal before, where its orders were paid too, and that is gone on with.
+        then: What happens once all is paid; tells which journal is gone on with then.
         limits: With which memories no guard is meant for it where the list is late; ``always`` also where it is not.
     """
 
@@ -116,6 +139,9 @@ class Scene:
     prefix: str = ""
     gap: float = 0.0
     hasty: bool = False
+    stops: bool = False
+    second: bool = False
+    then: Callable[[Place], str] | None = None
     limits: tuple[str, ...] = ()
 
 
@@ -132,6 +158,9 @@ SCENES: Mapping[str, Scene] = {
     "lost": Scene(strike=all_lost, limits=("gone",)),
     "mistyped": Scene(strike=mistyped, batch="pay again", limits=("gone",)),
     "mistyped, other ids": Scene(strike=mistyped, batch="pay again", prefix="x", limits=("always",)),
+    "of two, same batch": Scene(strike=mistyped, second=True, limits=("gone",)),
+    "of two, other batch": Scene(strike=mistyped, second=True, batch="pay again", limits=("gone",)),
+    "lost and found": Scene(strike=put_aside, stops=True, then=found, limits=("gone",)),
     "disk put back": Scene(backup="planned", strike=put_over, memories=("back",), gap=300.0, limits=("back",)),
     "disk, within a minute": Scene(backup="planned", strike=put_over, memories=("back",), limits=("always",)),
 }
@@ -165,17 +194,20 @@ class Told:
     Attributes:
         early: Paid twice when a word was first asked for.
         said: The first letters of the refusals.
+        held: Orders that the journal which is gone on with still holds back at the end.
     """
 
     twice: int
     never: int
     early: int
     said: str
+    held: int = 0
 
     def __str__(self) -> str:
         never = f" never {self.never}" if self.never else ""
         early = f" early {self.early}" if self.early else ""
-        return f"{self.twice}{never}{early} {self.said}".rstrip()
+        held = f" held {self.held}" if self.held else ""
+        return f"{self.twice}{never}{early}{held} {self.said}".rstrip()
 
 
 def cells(scenes: Sequence[str] = tuple(SCENES), late: Sequence[int] = LATE, ways: Sequence[str] = WAYS) -> list[Cell]:
@@ -200,6 +232,7 @@ class Stage:
     scene: Scene
     ahead: float = 0.0
     early: int | None = None
+    at: Path | None = None
     said: dict[str, None] = attrs.field(factory=dict)
 
     def clock(self) -> float:
@@ -229,12 +262,20 @@ class Stage:
         paid = self.paid()
         return sum(not paid[int(payout(number).amount)] for number in range(COUNT))
 
+    def held(self) -> int:
+        """How many orders are planned in the journal that was opened last."""
+        if self.at is None or not self.at.exists():
+            return 0
+        with closing(sqlite3.connect(self.at)) as journal:
+            return int(journal.execute("SELECT count(*) FROM outbox WHERE state = 'planned'").fetchone()[0])
+
     def orders(self, prefix: str = "") -> list[PayoutOrder]:
         """The 12."""
         return [attrs.evolve(order, request_id=f"{prefix}{order.request_id}") for order in map(payout, range(COUNT))]
 
     def journal(self, path: Path, second: Adoption | None = None) -> SqliteJournal:
         """Of this machine."""
+        self.at = path
         return SqliteJournal(path, state_folder=self.place.state, clock=self.clock, second_journal=second)
 
     def save(self) -> None:
@@ -267,6 +308,14 @@ class Stage:
         except NotLookedFor:
             self.ahead += 300.0
 
+    async def begin_second(self, way: str) -> None:
+        """Begin the account's other journal, pay an order from it, and wait until nothing holds it back."""
+        if self.scene.second:
+            path = self.place.folder / self.scene.strike(self.place)
+            await self.again(way, path, [payout(OLDER + 1)], "other")
+            self.said.clear()
+            self.early = None
+
     # by batch
 
     async def run(self, journal: SqliteJournal, name: str, orders: Sequence[PayoutOrder], **how: object) -> None:
@@ -279,18 +328,21 @@ class Stage:
         stop.set()
         async with self.journal(self.place.journal) as journal:
             await self.run(journal, "older", [payout(OLDER)])
+        await self.begin_second("batch")
+        async with self.journal(self.place.journal) as journal:
             if self.scene.backup == "planned":
                 await self.run(journal, "pay", orders, stop=stop)
             if self.scene.backup == "half":
                 amount = sum((order.amount for order in orders[:HALF]), Decimal(0))
                 await self.run(journal, "pay", orders, fuse=Fuse(max_total=amount))
         self.save()
+        if self.scene.stops:
+            return
         async with self.journal(self.place.journal) as journal:
             await self.run(journal, "pay", orders)
 
-    async def batch_again(self, path: Path) -> None:
+    async def batch_again(self, path: Path, orders: Sequence[PayoutOrder], name: str) -> None:
         """Do what is asked for until the batch is through."""
-        orders, name = self.orders(self.scene.prefix), self.scene.batch
         adoption: Adoption | None = None
         for _ in range(TURNS):
             try:
@@ -321,6 +373,8 @@ class Stage:
         orders, moment = self.orders(), self.scene.backup
         async with self.journal(self.place.journal) as journal, self.outbox(journal) as outbox:
             await outbox.pay(payout(OLDER), timeout=PATIENCE)
+        await self.begin_second("outbox")
+        async with self.journal(self.place.journal) as journal, self.outbox(journal) as outbox:
             for order in orders[: HALF if moment == "half" else 0]:
                 await outbox.pay(order, timeout=PATIENCE)
             await outbox.pause("Ann", "lunch")
@@ -329,12 +383,14 @@ class Stage:
             if moment == "empty":
                 await outbox.resume("Ann", "back")
         self.save()
+        if self.scene.stops:
+            return
         async with self.journal(self.place.journal) as journal, self.outbox(journal) as outbox:
             await outbox.resume("Ann", "back")
             for order in orders:
                 await outbox.pay(order, timeout=PATIENCE)
 
-    async def pay_again(self, path: Path) -> None:
+    async def pay_again(self, path: Path, orders: Sequence[PayoutOrder]) -> None:
         """Put all again, and do what is asked for, until nothing is planned."""
         if self.scene.hasty:
             async with self.journal(path) as journal:
@@ -345,19 +401,32 @@ class Stage:
                 async with self.journal(path, WORD if "S" in self.said else None) as journal:
                     async with self.outbox(journal) as outbox:
                         await outbox.resume("Ann", "back")
-                        for order in self.orders(self.scene.prefix):
+                        for order in orders:
                             await self.put(outbox, order)
                         if await self.is_sent(journal):
-                            await self.send_parked(journal, outbox)
+                            await self.send_parked(journal)
                             return
-                    if (await journal.chunks("outbox")).quarantined:
-                        self.say("Q")
-                        await self.look(journal, "outbox")
+                    await self.look_why(journal)
+            except HeldElsewhere:  # another journal has adopted its orders: that one is gone on with
+                self.say("H")
+                return
             except SecondJournal:
                 self.say("S")
             except JournalLost:
                 self.say("L")
                 path = path.with_name("new.db")
+
+    async def again(self, way: str, path: Path, orders: Sequence[PayoutOrder], name: str) -> None:
+        """Pay some orders, and do what is asked for until nothing is planned."""
+        await (self.batch_again(path, orders, name) if way == "batch" else self.pay_again(path, orders))
+
+    async def look_why(self, journal: SqliteJournal) -> None:
+        """Look for orders of an outbox that are not sent. Raises ``HeldElsewhere`` where another journal has them."""
+        if (await journal.chunks("outbox")).quarantined:
+            self.say("Q")
+            await self.look(journal, "outbox")
+        elif (chunk := await journal.claim_chunk("outbox", "Ann")) is not None:
+            await journal.release_chunk(chunk)
 
     async def put(self, outbox: Outbox, order: PayoutOrder) -> None:
         """Put an order, with a person's word where one is asked for."""
@@ -367,15 +436,14 @@ class Stage:
             self.say("H")
             await outbox.put(order, adoption=WORD)
 
-    async def send_parked(self, journal: SqliteJournal, outbox: Outbox) -> None:
+    async def send_parked(self, journal: SqliteJournal) -> None:
         """Look for what was adopted until nothing is unknown, and have all sent that the lists do not show."""
         for _ in range(TURNS):
             await reconcile(self.payments, journal, "outbox", clock=self.clock, sleep=self.sleep)
             parked = [entry.request_id async for entry in journal.entries("outbox", "parked")]
             if parked:
                 await write_off_all(journal, parked, "Ann", "reconcile said nothing")
-                for request_id in parked:
-                    await outbox.wait(request_id, timeout=PATIENCE)
+                await self.is_sent(journal)
             if not (await journal.progress("outbox")).counts["unknown"]:
                 return
             self.ahead += 300.0
@@ -399,15 +467,19 @@ async def play(cell: Cell, folder: Path) -> Told:
     async with Sandbox(quirks=Quirks(listed_after=cell.late)) as sandbox, session(sandbox) as payments:
         stage = Stage(place, sandbox, payments, scene)
         await (stage.batch() if cell.way == "batch" else stage.pay())
-        assert (0, 0) == (stage.twice(), stage.never()), "it goes wrong before anything has happened"
+        open_orders = COUNT - HALF if scene.stops else 0
+        assert (0, open_orders) == (stage.twice(), stage.never()), "it goes wrong before anything has happened"
         path = stage.strike(cell.memory)
         stage.ahead += scene.gap
+        orders = stage.orders(scene.prefix)
         try:
             async with asyncio.timeout(PATIENCE):
-                await (stage.batch_again(path) if cell.way == "batch" else stage.pay_again(path))
+                await stage.again(cell.way, path, orders, scene.batch)
+                if scene.then is not None:
+                    await stage.again(cell.way, place.folder / scene.then(place), orders, scene.batch)
         except TimeoutError:
             stage.say("!")
-        return Told(stage.twice(), stage.never(), stage.early or 0, "".join(stage.said))
+        return Told(stage.twice(), stage.never(), stage.early or 0, "".join(stage.said), stage.held())
 
 
 async def play_all(wanted: Sequence[Cell], folder: Path) -> dict[Cell, Told]:
@@ -458,6 +530,8 @@ _WORD_WAITS = _changed(
     commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (RESTORED, f"{at!r} {since!r}"))
     resolve(commit, "second journal\"""",
 )
+# ... and is let out by lists that show nothing of its own: it has nothing that a list could show
+_LET_OUT = _changed("outbox/_sweeps.py", "clean=bool(window.days),", "clean=True,")
 _SECOND = _listed("second-journal-unsaid")
 _COUNT = _listed("copy-that-went-on-goes-unnoticed", "count-goes-unnoticed")
 _GRACE = _changed(
@@ -495,6 +569,7 @@ GUARDS: Mapping[str, tuple[Mutant, ...]] = {
         "",
     ),
     "request-ids, word waits": _REQUEST_IDS + _WORD_WAITS,
+    "request-ids, let out": _REQUEST_IDS + _WORD_WAITS + _LET_OUT,
 }
 
 
@@ -550,6 +625,11 @@ def worse(table: Mapping[Cell, Told], than: Mapping[Cell, Told]) -> dict[Cell, T
     }
 
 
+def stuck(table: Mapping[Cell, Told], than: Mapping[Cell, Told]) -> dict[Cell, Told]:
+    """The cells in which more orders are held back to the end: nothing is paid twice where nothing is paid."""
+    return {cell: told for cell, told in table.items() if told.held > than[cell].held}
+
+
 def unasked(table: Mapping[Cell, Told], than: Mapping[Cell, Told]) -> dict[Cell, Told]:
     """The cells in which a person was asked for a word, pays twice with it, and is not asked for any any more."""
     return {cell: told for cell, told in table.items() if told.twice and than[cell].said and not told.said}
@@ -581,6 +661,9 @@ async def compare(guards: Sequence[str], arguments: Sequence[str]) -> int:
             if silent := unasked(table, whole):
                 print("  no word is asked for any more in")
                 print("\n".join(lines_of(silent)))
+            if held := stuck(table, whole):
+                print("  more are held back to the end in")
+                print("\n".join(lines_of(held)))
             if fewer:
                 print("  fewer in these, which then are")
                 print("\n".join(lines_of({cell: table[cell] for cell in fewer})))
