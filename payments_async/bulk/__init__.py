@@ -5,8 +5,13 @@ from payments_async.bulk._file._batch import Batch, Guess, Repeat, read_batch, s
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._headings import FileColumn
 from payments_async.bulk._file._tables import BatchChanged
-from payments_async.bulk._plan._checks import Duplicate, DuplicateGroup, Duplicates
-from payments_async.bulk._plan._comparison import Comparison, PayeeChange
+from payments_async.bulk._plan._payees import (
+    Comparison,
+    Duplicate,
+    DuplicateGroup,
+    Duplicates,
+    PayeeChange,
+)
 from payments_async.bulk._plan._plan import Plan, PlanProgress, Share, plan
 from payments_async.bulk._problems import Issue, Problem
 from payments_async.bulk._report._ledger import Ledger, ledger

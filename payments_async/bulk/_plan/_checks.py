@@ -1,17 +1,14 @@
-"""The checks of a plan: the service's catalogue and its validation, what the journal holds, and who is paid twice."""
+"""The checks of a plan: the service's catalogue and its validation, and what the journal holds."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import re
-import tempfile
 import time
-from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, closing
-from decimal import Context, Decimal
-from typing import NamedTuple, TypeAlias
+from contextlib import closing
+from decimal import Decimal
+from typing import TypeAlias
 
 import attrs
 
@@ -19,11 +16,10 @@ from payments_async._session.session import PaymentsSession
 from payments_async._values.errors import AuthenticationFailed, PaymentsError, Rejected, UnreadableReply
 from payments_async._values.fanout import fan_out
 from payments_async._values.frozen import frozen
-from payments_async._values.masking import mask, redact
-from payments_async._wire.kinds import KINDS, destination_of, item_of, reference_of
+from payments_async._values.masking import redact
+from payments_async._wire.kinds import item_of, reference_of
 from payments_async._wire.models import Product, ProductItem, TransactionStatus, Validation
 from payments_async._wire.orders import BankAccount, CollectionOrder, Order, PayoutOrder
-from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
 from payments_async.bulk._plan._listed import ListedPayouts
 from payments_async.bulk._plan._second_tries import issue_of, shown_statuses
@@ -38,14 +34,7 @@ _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
 _REMEMBERED = 100_000  # answers
 _Question: TypeAlias = tuple[str, str, Decimal]
-_SHOWN = 1000
-_SHOWN_OF_BATCH = 100  # with one other batch
-_EXACT = Context(prec=40)  # the usual 28 digits could make two amounts alike
-_SIEVE = 32 * 2**20  # bits, 4 MiB of them: one for each of 33,000,000 beneficiaries
-_NATIONAL = 9  # digits at the end of a telephone number, which it has in every form
-_MEMORY = 4 * 2**20  # bytes for each of three heaps; the rest goes to temporary files
 _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
-_MOST_BATCHES = 2**16 - 1  # other batches that are told apart
 _LONGEST_WORD = 5  # capital letters that may be a code
 SAME_AGAIN_DAYS = 6  # within which nobody means to pay the same to the same; wages are paid by the week
 _SWIFT = (8, 11)  # letters and digits of a bank's code between banks
@@ -251,234 +240,6 @@ def operator_fits(order: Order) -> OrderIssue | None:
     )
 
 
-class Payee(NamedTuple):
-    """One wallet, account or line.
-
-    Attributes:
-        key: The same for all orders that pay into it, however its number is punctuated, and with which prefix of the
-            country, if any. Personal.
-        masked: Its number, masked.
-    """
-
-    key: str
-    masked: str
-
-
-def payee_of(order: Order) -> Payee:
-    """Who is paid by an order.
-
-    Salary and airtime for one telephone number are two destinations, and so is one number at two utilities.
-    """
-    kind, reference = KINDS[order.kind], reference_of(order)
-    number = reference
-    if kind.reference == "phone_number":
-        if not (number := reference.removeprefix("+")).isdecimal():
-            number = "".join(filter(str.isdecimal, reference))
-        number = number[-_NATIONAL:]
-    match kind.unique_within:
-        case None:
-            key = f"{kind.name} {number}"
-        case "product_item_id":
-            key = f"{kind.name} {item_of(order)} {number}"
-        case field:
-            key = f"{kind.name} {getattr(destination_of(order), field)} {number}"
-    return Payee(key, mask(reference))
-
-
-@frozen(kw_only=True)
-class Duplicate:
-    """Two orders for one wallet, account or line. It may be meant; a person has to say so.
-
-    Attributes:
-        request_id: The order of this batch; the later one, when both are of it.
-        other: Request id of the other order.
-        same_amount: Whether the amounts are alike too.
-        amount: Of the order.
-        payee: The number of the wallet, account or line, masked.
-        batch_id: Of the other order, when the journal holds it in another batch.
-        state: Where the other order stands, likewise.
-    """
-
-    request_id: str
-    other: str
-    same_amount: bool
-    amount: Decimal
-    payee: str
-    batch_id: str | None = None
-    state: str | None = None
-
-
-@frozen(kw_only=True)
-class DuplicateGroup:
-    """Duplicates that are alike.
-
-    Attributes:
-        batch_id: Of the other orders, when the journal holds them in another batch.
-        same_amount: Whether the amounts are alike too.
-        count: How many pairs.
-        latest: Unix seconds at which the last of these other orders was sent, likewise.
-    """
-
-    batch_id: str | None
-    same_amount: bool
-    count: int
-    latest: float | None = None
-
-
-@frozen(kw_only=True)
-class Duplicates:
-    """What was found.
-
-    Attributes:
-        same_amount: Pairs with the same beneficiary and amount.
-        other_amount: Pairs with the same beneficiary and another amount.
-        groups: The same by where the other order is, the odd ones first: those within the batch, then a few with some
-            other batch before many, such as all of last month's.
-        shown: The first thousand, in the sequence of the groups.
-    """
-
-    same_amount: int = 0
-    other_amount: int = 0
-    groups: tuple[DuplicateGroup, ...] = ()
-    shown: tuple[Duplicate, ...] = ()
-
-
-def _oddity(group: tuple[tuple[int, bool], _Alike]) -> tuple[bool, int, bool]:
-    """What comes first: pairs within the batch, the same amount; then a few with another batch, and many at last."""
-    (number, same), alike = group
-    return number >= 0, alike.count if number >= 0 else 0, not same
-
-
-class _Alike:
-    """Repeats of a kind.
-
-    Attributes:
-        count: All of them; the first are kept.
-        latest: Unix seconds of the last.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.latest = 0.0
-        self._first: list[tuple[int, Repeat]] = []  # a heap, the last row on top
-
-    def add(self, repeat: Repeat, at: float, most: int) -> None:
-        """Take one down, and keep so many."""
-        self.count += 1
-        self.latest = max(self.latest, at)
-        keep = heapq.heappush if len(self._first) < most else heapq.heappushpop
-        keep(self._first, (-repeat.row, repeat))
-
-    def first(self) -> list[Repeat]:
-        """Those that are kept, by row."""
-        return [repeat for _, repeat in sorted(self._first, reverse=True)]
-
-
-class Payees(ExitStack):
-    """Who is paid by which order. Takes the orders of the batch first, then those of the journal.
-
-    Of the journal's orders it keeps those that pay somebody the batch pays too (of a batch of millions, a few more:
-    a bit for each beneficiary tells them apart), so that a long journal costs no room.
-
-    Attributes:
-        prior_count: How many orders of the journal were looked at.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._twice = self.enter_context(Repeats(memory=_MEMORY))
-        self._alike = self.enter_context(Repeats(memory=_MEMORY))
-        lines = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115  lives as long as self
-        self._lines = self.enter_context(lines)
-        self._count = 0
-        self._ours = 0
-        self._paid = BitSet()
-        self.prior_count = 0
-        self._batches: dict[str, int] = {}
-        self._batch_of = array("H")  # which batch, by the number of a prior order
-        self._sent_at = array("d")  # ... and when it was sent
-
-    def add(self, order: Order, payee: Payee) -> None:
-        """Take down an order of the batch."""
-        self._paid.add(hash(payee.key) % _SIEVE)
-        self._add(payee, order, "", "")
-        self._ours = self._count
-
-    def add_prior(self, entry: Entry) -> None:
-        """Take down an order that the journal holds in another batch, where it pays one of those."""
-        order, batch_id = entry.order, entry.batch_id
-        self.prior_count += 1
-        payee = payee_of(order)
-        if hash(payee.key) % _SIEVE in self._paid:
-            self._batch_of.append(self._batches.setdefault(batch_id, min(len(self._batches), _MOST_BATCHES)))
-            self._sent_at.append(entry.permitted_at or entry.updated_at)
-            self._add(payee, order, batch_id, entry.state)
-
-    def _add(self, payee: Payee, order: Order, batch_id: str, state: str) -> None:
-        key, amount = payee.key, order.amount
-        digest = hash(amount)
-        self._twice.add(key, self._count, 0, digest, digest)
-        self._alike.add(f"{key} {_EXACT.normalize(amount)}", self._count, 0, digest, digest)
-        cells = (order.request_id, payee.masked, str(amount), batch_id, state)
-        self._lines.write("\t".join(cells).encode() + b"\n")
-        self._count += 1
-
-    def found(self) -> Duplicates:
-        """What was found. It takes a second for each million of orders."""
-        as_much, others = BitSet(), BitSet()
-        groups: dict[tuple[int, bool], _Alike] = {}
-        for same, found in (
-            (True, self._marked(self._alike, as_much, without=BitSet())),
-            (False, self._marked(self._twice, others, without=as_much)),
-        ):
-            for repeat in found:
-                prior = repeat.row - self._ours
-                number, at = (-1, 0.0) if prior < 0 else (self._batch_of[prior], self._sent_at[prior])
-                groups.setdefault((number, same), _Alike()).add(repeat, at, _SHOWN if number < 0 else _SHOWN_OF_BATCH)
-        names = {number: batch_id for batch_id, number in self._batches.items()}
-        weighed = sorted(groups.items(), key=_oddity)
-        chosen = [(repeat, same) for (_, same), alike in weighed for repeat in alike.first()][:_SHOWN]
-        return Duplicates(
-            same_amount=as_much.count,
-            other_amount=others.count,
-            groups=tuple(
-                DuplicateGroup(
-                    batch_id=names.get(number), same_amount=same, count=alike.count, latest=alike.latest or None
-                )
-                for (number, same), alike in weighed
-            ),
-            shown=self._named(chosen),
-        )
-
-    def _marked(self, repeats: Repeats, marks: BitSet, *, without: BitSet) -> Iterator[Repeat]:
-        for repeat in repeats.found():
-            if repeat.first_row < self._ours and repeat.row not in without:
-                marks.add(repeat.row)
-                yield repeat
-
-    def _named(self, chosen: list[tuple[Repeat, bool]]) -> tuple[Duplicate, ...]:
-        wanted = {row for repeat, _ in chosen for row in (repeat.row, repeat.first_row)}
-        self._lines.seek(0)
-        lines = {n: line.decode().rstrip("\n").split("\t") for n, line in enumerate(self._lines) if n in wanted}
-        found = []
-        for repeat, same_amount in chosen:
-            ours, other = lines[repeat.row], lines[repeat.first_row]
-            if repeat.row >= self._ours:  # the later one is the journal's
-                ours, other = other, ours
-            found.append(
-                Duplicate(
-                    request_id=ours[0],
-                    other=other[0],
-                    same_amount=same_amount,
-                    amount=Decimal(ours[2]),
-                    payee=ours[1],
-                    batch_id=other[3] or None,
-                    state=other[4] or None,
-                )
-            )
-        return tuple(found)
-
-
 @attrs.define(eq=False, repr=False)
 class PriorOrders:
     """The journal as the plan of one batch sees it. ``begin`` first.
@@ -630,23 +391,3 @@ class PriorOrders:
         since = self._clock() - self._recent
         async for entries in self._journal.paid_since(since, but=self._batch_id):
             yield (entry for entry in entries if not isinstance(entry.order, CollectionOrder))
-
-
-class BitSet:
-    """A set of numbers from 0, a bit for each."""
-
-    def __init__(self) -> None:
-        self._bits = bytearray()
-        self.count = 0
-
-    def add(self, number: int) -> None:
-        """Mark a number; ``count`` tells how many only where none is marked twice."""
-        byte = number >> 3
-        if byte >= len(self._bits):
-            self._bits.extend(bytes(byte + 1 - len(self._bits)))
-        self._bits[byte] |= 1 << (number & 7)
-        self.count += 1
-
-    def __contains__(self, number: int) -> bool:
-        byte = number >> 3
-        return byte < len(self._bits) and bool(self._bits[byte] >> (number & 7) & 1)

@@ -41,17 +41,13 @@ from payments_async.bulk._file._headings import FileColumn
 from payments_async.bulk._file._totals import TOTAL
 from payments_async.bulk._plan._checks import (
     SAME_AGAIN_DAYS,
-    BitSet,
     Catalogue,
-    Duplicates,
-    Payees,
     PriorOrders,
     Validations,
     bank_named,
     operator_fits,
-    payee_of,
 )
-from payments_async.bulk._plan._comparison import Comparison, PayeeLedger
+from payments_async.bulk._plan._payees import BitSet, Comparison, Duplicates, PayeeLedger
 from payments_async.bulk._problems import Issue, OrderIssue, Problem, harmless
 from payments_async.journal import Journal, StateFolder
 from payments_async.journal._records import Entry, body_digest
@@ -267,9 +263,9 @@ async def plan(
     validations = Validations(payments, concurrency) if validate else None
     tell = progress or (lambda _: None)
     count = len(source) if isinstance(source, Sized) else None
-    with Payees() as payees, PayeeLedger() as ledger, closing(prior):
+    with PayeeLedger() as ledger, closing(prior):
         async for some in _some_at_once(source):
-            await walk.take(some, payees, ledger, validations)
+            await walk.take(some, ledger, validations)
             tell(PlanProgress(step="orders", done=walk.number, total=count))
         if compare is not None:
             async for others in _orders_of(compare, journal):
@@ -277,13 +273,13 @@ async def plan(
                 tell(PlanProgress(step="other batch", done=ledger.other_count))
         async for entries in prior.paid():
             for entry in entries:
-                payees.add_prior(entry)
-            tell(PlanProgress(step="paid of late", done=payees.prior_count))
+                ledger.add_prior(entry)
+            tell(PlanProgress(step="paid of late", done=ledger.prior_count))
         tell(PlanProgress(step="summed up", total=count))
         comparison = None
         if compare is not None and change is not None:
             comparison = await asyncio.to_thread(ledger.compared, _name_of(compare), change)
-        return await walk.end(payees, ledger, source, speed, comparison)
+        return await walk.end(ledger, source, speed, comparison)
 
 
 @frozen(kw_only=True)
@@ -341,7 +337,7 @@ async def _orders_of(
 
 def _take_others(ledger: PayeeLedger, orders: Sequence[PayoutOrder]) -> None:
     for order in orders:
-        ledger.add_other(order, payee_of(order))
+        ledger.add_other(order)
 
 
 class _Walk:
@@ -395,7 +391,6 @@ class _Walk:
     async def take(
         self,
         orders: Sequence[PayoutOrder],
-        payees: Payees,
         ledger: PayeeLedger,
         validations: Validations | None,
     ) -> None:
@@ -416,7 +411,7 @@ class _Walk:
         for order in orders:
             entry = entries.get(order.request_id)
             repeats = self._ids is not None and plain_id(order.request_id) in self._ids
-            self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry, payees, ledger)
+            self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry, ledger)
 
     def _issues(self, order: PayoutOrder, entry: Entry | None) -> list[OrderIssue]:
         """What speaks against a new order, or for a second look."""
@@ -434,7 +429,6 @@ class _Walk:
         order: PayoutOrder,
         issues: Sequence[OrderIssue],
         entry: Entry | None,
-        payees: Payees,
         ledger: PayeeLedger,
     ) -> None:
         """Count one order with its issues, or leave it out."""
@@ -459,13 +453,10 @@ class _Walk:
         if order.currency:
             self._currencies.add(order.currency)
         self._digest.update(body_digest(order.request_id, amount_text(order.amount), write_order(order)))
-        payee = payee_of(order)
-        payees.add(order, payee)
-        ledger.add(order, payee)
+        ledger.add(order)
 
     async def end(
         self,
-        payees: Payees,
         ledger: PayeeLedger,
         source: Iterable[PayoutOrder],
         speed: float,
@@ -479,7 +470,7 @@ class _Walk:
         kinds, items = (self._shares(place) for place in (0, 1))
         everything = sum(kinds.values(), Share())
         self._judge_batch(everything)
-        duplicates = await asyncio.to_thread(payees.found)
+        duplicates = await asyncio.to_thread(ledger.duplicates)
         self._judge_repeats(duplicates, everything)
         for issue, payee_count, examples in await asyncio.to_thread(lambda: list(ledger.issues(self._limits.each))):
             (self._problems if issue.blocks else self._warnings).add_payees(issue, payee_count, examples)

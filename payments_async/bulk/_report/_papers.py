@@ -21,7 +21,7 @@ from payments_async._wire.kinds import reference_of
 from payments_async._wire.orders import Order, PayoutOrder
 from payments_async.bulk._file._batch import Guess
 from payments_async.bulk._file._headings import FileColumn, GoesTo
-from payments_async.bulk._plan._comparison import ChangeKind, Comparison, PayeeChange
+from payments_async.bulk._plan._payees import ChangeKind, Comparison, PayeeChange
 from payments_async.bulk._plan._plan import Plan
 from payments_async.bulk._problems import Issue
 from payments_async.bulk._report._files import place_of, replacing
