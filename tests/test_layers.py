@@ -61,7 +61,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "platformdirs": frozenset({"journal", "_cli"}),
     "python_calamine": frozenset({"bulk"}),
     "sqlite3": frozenset({"journal", "_values", "testing"}),
-    "psycopg": frozenset({"journal"}),
+    "psycopg": frozenset({"journal", "testing"}),
     "greenlet": frozenset({"testing"}),  # where it is installed, threads of a simulation take turns faster
     "sqlalchemy": frozenset({"journal"}),  # where an application hands in a connection of it
     "pgqueuer": frozenset({"fleet"}),

@@ -72,7 +72,8 @@ PINNED = {
     """,
     "payments_async.testing": """
         Notification Simulation Spelling VirtualClock assert_paid_once assert_pays_once deliver mend_aioresponses
-        notification payments_clock payments_journal payments_outbox payments_receiver payments_sandbox payments_session
+        notification payments_clock payments_journal payments_outbox payments_postgres payments_postgres_server
+        payments_postgres_tables payments_receiver payments_sandbox payments_session
     """,
 }
 ROOT = Path(payments_async.__file__).parent

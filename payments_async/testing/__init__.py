@@ -1,7 +1,7 @@
 """A pytest plugin for users: sandbox, session, receiver, journal and outbox as fixtures, and made-up notifications.
 
 The fixtures are ``payments_sandbox``, ``payments_session``, ``payments_receiver``, ``payments_journal``,
-``payments_outbox`` and ``payments_clock``: names that no other plugin, and no fixture of yours, is likely to have.
+``payments_outbox``, ``payments_clock`` and ``payments_postgres``: names that no other plugin is likely to have.
 
 A mark of the same name gives a fixture its settings: ``@pytest.mark.payments_sandbox(processing_delay=86_400)``.
 
@@ -13,7 +13,8 @@ It asserts nothing that pytest would have to rewrite, and may be imported first 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -31,9 +32,10 @@ from payments_async._values.amounts import amount_text
 from payments_async._values.public import name_publicly
 from payments_async.ipn import Answer, Receiver, serving
 from payments_async.ipn._receiver import intake_of
-from payments_async.journal import Journal, SqliteJournal
+from payments_async.journal import Journal, PostgresJournal, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
+from payments_async.testing import _postgres
 from payments_async.testing._clock import VirtualClock
 from payments_async.testing._pays_once import Simulation, assert_pays_once
 
@@ -50,6 +52,9 @@ __all__ = [
     "payments_clock",
     "payments_journal",
     "payments_outbox",
+    "payments_postgres",
+    "payments_postgres_server",
+    "payments_postgres_tables",
     "payments_receiver",
     "payments_sandbox",
     "payments_session",
@@ -72,6 +77,7 @@ _NAMES = (
 )
 # The snake_case spelling is of an earlier edition, which called these differently.
 _SNAKE = {"AccountId": "account_number", "RequestId": "client_referenceId"}
+_SERVER = "PAYMENTS_TEST_POSTGRES"
 _IDLE = 365 * 86_400.0  # seconds; no connection ends because the clock was moved ahead
 _MESSAGES = {0: "Transaction successful", 1: "Processing", 2: "Failed"}
 
@@ -179,7 +185,7 @@ _MARKS = {
     "payments_sandbox": "Sandbox",
     "payments_session": "PaymentsSession",
     "payments_receiver": "Receiver",
-    "payments_journal": "SqliteJournal",
+    "payments_journal": "SqliteJournal or PostgresJournal",
     "payments_outbox": "Outbox",
 }
 
@@ -219,23 +225,79 @@ async def payments_session(
         yield session
 
 
+@pytest.fixture
+def _payments_inbox(request: pytest.FixtureRequest) -> Any:
+    """The journal, where the test asks for an outbox; then receiver and outbox hear each other by it."""
+    return request.getfixturevalue("payments_journal") if "payments_outbox" in request.fixturenames else None
+
+
 @pytest_asyncio.fixture
 async def payments_receiver(
-    payments_clock: VirtualClock, payments_sandbox: Sandbox, request: pytest.FixtureRequest
+    payments_clock: VirtualClock,
+    payments_sandbox: Sandbox,
+    _payments_inbox: Journal | None,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Receiver]:
-    """A receiver without an inbox, served on a loopback port; the sandbox sends its notifications there."""
-    receiver = Receiver(**_settings(request, "payments_receiver", senders=["127.0.0.1"], clock=payments_clock.time))
+    """A receiver served on a loopback port; the sandbox sends its notifications there.
+
+    It has no inbox, unless the test asks for ``payments_outbox`` too: then it is the receiver of that outbox.
+    """
+    usual = {"inbox": _payments_inbox, "senders": ["127.0.0.1"], "clock": payments_clock.time}
+    receiver = Receiver(**_settings(request, "payments_receiver", **usual))
     async with _heard(payments_sandbox, receiver):
         yield receiver
 
 
+@pytest.fixture(scope="session")
+def payments_postgres_server() -> str:
+    """DSN of a server for ``payments_postgres``, as a role that may create databases. Override it to start your own."""
+    if (server := os.environ.get(_SERVER)) is None:
+        pytest.fail(f"{_SERVER} is not set: name a PostgreSQL server, or write a fixture payments_postgres_server")
+    return server
+
+
+@pytest.fixture(scope="session")
+def payments_postgres_tables() -> str:
+    """SQL that makes the tables of your application, in each database of ``payments_postgres``. Override it."""
+    return ""
+
+
+@pytest.fixture(scope="session")
+def _payments_template(payments_postgres_server: str, payments_postgres_tables: str) -> Iterator[str]:
+    with _postgres.template(payments_postgres_server, payments_postgres_tables) as name:
+        yield name
+
+
+@pytest.fixture
+def payments_postgres(payments_postgres_server: str, _payments_template: str) -> Iterator[str]:
+    """DSN of a database of the test's own, with the tables of a journal and of your application.
+
+    A test that asks for it has its ``payments_journal`` there. It is dropped after the test.
+    """
+    with _postgres.copied(payments_postgres_server, _payments_template) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def _payments_place(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue("payments_postgres") if "payments_postgres" in request.fixturenames else None
+
+
 @pytest_asyncio.fixture
 async def payments_journal(
-    payments_clock: VirtualClock, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[SqliteJournal]:
-    """A journal of its own, which nothing outside of the test's folder remembers: the next test pays the same again."""
+    payments_clock: VirtualClock, _payments_place: str | None, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Journal]:
+    """A journal of its own, which nothing outside of the test's folder remembers: the next test pays the same again.
+
+    It is a file, or lies in the database of ``payments_postgres`` where the test asks for that.
+    """
     settings = _settings(request, "payments_journal", state_folder=tmp_path / "state", clock=payments_clock.time)
-    async with SqliteJournal(tmp_path / "journal.sqlite", **settings) as journal:
+    made: Journal
+    if _payments_place is None:
+        made = SqliteJournal(tmp_path / "journal.sqlite", **settings)
+    else:
+        made = PostgresJournal(_payments_place, **settings)
+    async with made as journal:
         payments_clock.watch(journal)
         yield journal
 
@@ -243,22 +305,14 @@ async def payments_journal(
 @pytest_asyncio.fixture
 async def payments_outbox(
     payments_clock: VirtualClock,
-    payments_sandbox: Sandbox,
     payments_session: PaymentsSession,
     payments_journal: Journal,
+    payments_receiver: Receiver,
     request: pytest.FixtureRequest,
 ) -> AsyncIterator[Outbox]:
-    """An outbox that sends, in the journal, and a receiver of its own that hears what the sandbox says of its orders.
-
-    Not in one test with ``payments_receiver``: the sandbox has one address for its notifications.
-    """
-    clock = payments_clock.time
-    receiver = Receiver(payments_journal, **_settings(request, "payments_receiver", senders=["127.0.0.1"], clock=clock))
-    settings = _settings(request, "payments_outbox", receiver=receiver, now=clock)
-    async with (
-        _heard(payments_sandbox, receiver),
-        Outbox(payments_session, payments_journal, **settings) as outbox,
-    ):
+    """An outbox that sends, in the journal. ``payments_receiver`` hears what the sandbox says of its orders."""
+    settings = _settings(request, "payments_outbox", receiver=payments_receiver, now=payments_clock.time)
+    async with Outbox(payments_session, payments_journal, **settings) as outbox:
         yield outbox
 
 

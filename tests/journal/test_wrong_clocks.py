@@ -9,13 +9,13 @@ import pytest
 from bulk.worlds import payout
 from journal.conftest import Home
 from journal.places import AHEAD, DAY, DatedClock, Place, opener
-from payments_async.outbox._scans import account_of
 
 from payments_async.bulk import run_batch
 from payments_async.journal import News
 from payments_async.journal._records import GRACE, LISTS
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.outbox import Outbox
+from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault, Sandbox
 
 
