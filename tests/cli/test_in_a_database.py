@@ -128,7 +128,7 @@ sys.modules["psycopg"] = None
 import payments_async.journal
 payments_async.journal.journal_at("file.sqlite")
 try:
-    payments_async.journal.PostgresJournal
+    payments_async.journal.PostgresJournal("postgresql://host/name")
 except ModuleNotFoundError as error:
     print(error)
 """
