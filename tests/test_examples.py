@@ -72,7 +72,7 @@ def test_each_example_has_a_test() -> None:
     """A new one is named below, or this fails; `withdrawals` has its tests in `test_withdrawals.py`."""
     programs = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
     withdrawals = {f"withdrawals/{name}.py" for name in ("ledger", "test_paid_once", "with_aiohttp", "with_fastapi")}
-    alone = {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"}
+    alone = {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_flask.py", "ipn_behind_nginx/app.py"}
     shop = {f"tested_shop/{name}.py" for name in ("conftest", "refunds", "test_refunds")}
     workers = {"workers/aiohttp_workers.py", "workers/fastapi_workers.py"}
     synchronous = {"synchronous/views.py", "synchronous/worker.py"}
@@ -170,6 +170,14 @@ def test_the_receiver_in_a_fastapi_application() -> None:
     moved, answer = printed("ipn_fastapi.py")
     assert "r-1: 150000 UGX has moved" == moved
     assert answer.startswith('200 {"TransactionId":"t-1"')
+
+
+@pytest.mark.slow
+def test_the_receiver_in_a_flask_application() -> None:
+    """A view hands in what came, from a thread; the receiver works in a thread of its own."""
+    answer, moved = printed("ipn_flask.py")
+    assert answer.startswith('200 {"TransactionId":"t-1"')
+    assert "r-1: 150000 UGX has moved" == moved
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ PINNED = {
     """,
     "payments_async.ipn": """
         Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver
-        RecordSource Refusal Registration SENDERS_2026 SENDERS_OLDER THIS_MACHINE TransactionConflict
+        RecordSource Refusal Registration RequestRefused SENDERS_2026 SENDERS_OLDER THIS_MACHINE TransactionConflict
         TransactionEvent TransactionFailed TransactionProcessing TransactionSucceeded TransactionUnrecognised
         UNIX_SOCKET UnreadableNotification Verifier read_notification serve serving
     """,

@@ -1,4 +1,4 @@
-"""The receiver of notifications (IPN): senders, verifiers, typed events, handlers, faces for aiohttp and ASGI."""
+"""The receiver of notifications (IPN): senders, verifiers, typed events, handlers; for aiohttp, ASGI and WSGI."""
 
 from payments_async._values.handlers import HandlerPolicy
 from payments_async._values.public import name_publicly
@@ -12,7 +12,7 @@ from payments_async._wire.events import (
 )
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.ipn._confirm import RecordSource
-from payments_async.ipn._intake import Answer
+from payments_async.ipn._intake import Answer, RequestRefused
 from payments_async.ipn._receiver import Receiver, Registration
 from payments_async.ipn._refusals import Refusal
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, SENDERS_2026, SENDERS_OLDER, UNIX_SOCKET
@@ -30,6 +30,7 @@ __all__ = [
     "RecordSource",
     "Refusal",
     "Registration",
+    "RequestRefused",
     "SENDERS_2026",
     "SENDERS_OLDER",
     "THIS_MACHINE",

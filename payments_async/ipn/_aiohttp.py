@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from aiohttp import web
 from multidict import CIMultiDict
 
-from payments_async.ipn._intake import NOT_FOUND, TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
+from payments_async.ipn._intake import TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
 from payments_async.ipn._senders import UNIX_SOCKET
 
 # an older aiohttp reads on, however many requests of a connection wait; they are kept in memory
@@ -20,7 +20,6 @@ _QUEUES_FOR_EVER = not hasattr(web.RequestHandler, "_buffer_paused")
 _MOST_WAITING = 200  # requests of one connection
 _MOST_UNREAD = 64 * 1024  # bytes of answers that wait for a caller to read them; above it asyncio pauses writing
 _JSON = CIMultiDict({"Content-Type": "application/json"})
-_BAD_METHOD = CIMultiDict({"Content-Type": "application/json", "Allow": "POST"})
 
 
 def sub_app(intake: Intake) -> web.Application:
@@ -34,14 +33,14 @@ def sub_app(intake: Intake) -> web.Application:
     notifications = guarded if with_token else partial(notify, intake)
 
     async def healthy(request: web.Request) -> web.StreamResponse:
-        return await health(intake, request, request.match_info.get("token"))
+        return await written(request, await intake.health(request.match_info.get("token")))
 
     for path in ("/{token}", "/{token}/") if with_token else ("", "/"):
         app.router.add_route("*", path, notifications)
     app.router.add_get("/{token}/health" if with_token else "/health", healthy)
 
     async def running(_: web.Application) -> AsyncIterator[None]:
-        intake.way.start()
+        intake.start()
         yield
         await intake.way.aclose()
 
@@ -70,7 +69,7 @@ async def notify(intake: Intake, request: web.BaseRequest, token: str | None = N
     headers = request.headers
     sender = intake.screen(request.method, token, peer, headers)
     if isinstance(sender, Answer):
-        return await _written(request, sender)
+        return await written(request, sender)
     content = request.content
     body: bytes | Answer
     if content.is_eof() and content.exception() is None:  # all of it is here: no timer is needed
@@ -78,29 +77,11 @@ async def notify(intake: Intake, request: web.BaseRequest, token: str | None = N
     else:
         body = await _body(request, intake.max_body, intake.body_time)
         if isinstance(body, Answer):
-            return await _written(request, body)
+            return await written(request, body)
     query = request.raw_path.partition("?")[2]
-    if intake.verifies:
-        answer = await intake.take(sender, peer, headers, query, body, partial(_certificate, request))
-        return (
-            TakenResponse(body=answer.body, headers=_JSON) if answer.status == 200 else await _written(request, answer)
-        )
-    begun = intake.begin(sender, query, body)  # and now what take() does, without one more coroutine that waits
-    if isinstance(begun, Answer):
-        return await _written(request, begun)
-    event, refusal = begun
-    del begun  # while it waits, every object less spares the garbage collector
-    refused = None if refusal is None else await refusal
-    return (
-        TakenResponse(body=intake.message(event), headers=_JSON)
-        if refused is None
-        else await _written(request, refused)
-    )
-
-
-async def health(intake: Intake, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
-    """Answer a request for the health path."""
-    return await _written(request, await intake.way.health() if intake.knows_token(token) else NOT_FOUND)
+    certificate = partial(_certificate, request) if intake.verifies else None
+    answer = await intake.take(sender, body, query, headers, peer, certificate)
+    return TakenResponse(body=answer.body, headers=_JSON) if answer.status == 200 else await written(request, answer)
 
 
 class TakenResponse(web.Response):
@@ -210,10 +191,9 @@ async def _body(request: web.BaseRequest, longest: int, seconds: float) -> bytes
         return UNREADABLE
 
 
-async def _written(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+async def written(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
     """The response that says an answer; where it is to hang up, that is done here."""
-    headers = _BAD_METHOD if answer.status == 405 else _JSON
-    response = web.Response(status=answer.status, body=answer.body, headers=headers.copy())
+    response = web.Response(status=answer.status, body=answer.body, headers=answer.headers)
     if answer.closes:
         response.force_close()
     if answer.hang_up:

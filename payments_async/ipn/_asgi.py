@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,10 +10,9 @@ from typing import Any
 
 from multidict import CIMultiDict
 
-from payments_async.ipn._intake import FORBIDDEN, NOT_FOUND, TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
+from payments_async.ipn._intake import NOT_FOUND, TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
 from payments_async.ipn._senders import UNIX_SOCKET
 
-_log = logging.getLogger("payments_async.ipn")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -34,7 +32,6 @@ class AsgiApp:
         self._intake = intake
         self._path = path
         self._believes_rewritten = rewritten
-        self._has_said_so = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
@@ -42,9 +39,8 @@ class AsgiApp:
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
             answer = await self._answer(scope, receive)
-            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer.body))]
-            if answer.status == 405:
-                headers.append((b"allow", b"POST"))
+            headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
+            headers.append((b"content-length", b"%d" % len(answer.body)))
             if answer.closes:
                 headers.append((b"connection", b"close"))
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -56,7 +52,7 @@ class AsgiApp:
         while True:
             kind = (await receive())["type"]
             if kind == "lifespan.startup":
-                self._intake.way.start()
+                self._intake.start()
             elif kind == "lifespan.shutdown":
                 await self._intake.way.aclose()
             await send({"type": f"{kind}.complete"})
@@ -66,21 +62,12 @@ class AsgiApp:
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         """Answer a request, as the paths of the aiohttp sub-app do."""
         intake = self._intake
-        path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(self._path)
-        segments = [segment for segment in path.split("/") if segment]
-        token = segments.pop(0) if intake.path_token is not None and segments else None
-        method = scope["method"]
-        if segments == ["health"] and method in ("GET", "HEAD"):
-            return await intake.way.health() if intake.knows_token(token) else NOT_FOUND
-        if segments:
-            return NOT_FOUND
-        peer, headers = peer_of(scope), headers_of(scope)
-        if not self._believes_rewritten and intake.senders.is_rewritten(peer, headers):
-            self._say_so()
-            why = "the server put this address there, out of headers that anybody may have written"
-            intake.refusals.note(peer, why, "a connection is refused")
-            return FORBIDDEN
-        sender = intake.screen(method, token, peer, headers)
+        token, below = intake.split(scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(self._path))
+        method, peer, headers = scope["method"], peer_of(scope), headers_of(scope)
+        if below:
+            is_health = below == ["health"] and method in ("GET", "HEAD")
+            return await intake.health(token) if is_health else NOT_FOUND
+        sender = intake.screen(method, token, peer, headers, may_be_rewritten=not self._believes_rewritten)
         if isinstance(sender, Answer):
             if not sender.hang_up:
                 await _discard(receive, intake.body_time)
@@ -89,15 +76,7 @@ class AsgiApp:
         if isinstance(body, Answer):
             return body
         query = scope["query_string"].decode(errors="surrogateescape")
-        return await intake.take(sender, peer, headers, query, body, lambda: _certificate(scope))
-
-    def _say_so(self) -> None:
-        if not self._has_said_so:
-            self._has_said_so = True
-            _log.error(
-                "the server in front rewrites addresses from headers, so requests with them are refused",
-                extra={"remedy": "uvicorn --no-proxy-headers and trusted_proxies=..., or asgi(rewritten=True)"},
-            )
+        return await intake.take(sender, body, query, headers, peer, lambda: _certificate(scope))
 
 
 def mount(app: Any, path: str, alone: AsgiApp, below: AsgiApp, running: AbstractAsyncContextManager[object]) -> None:

@@ -1,17 +1,21 @@
 """What is done with one notification from its sender to its answer, whatever framework brought it.
 
 Sender, path, method, size, reading: then it goes on with an inbox or without, and the answer comes back from there.
+The adapters of frameworks, and ``Receiver.take``, all use this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Sequence
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import attrs
 from multidict import MultiMapping
@@ -26,26 +30,49 @@ from payments_async.ipn._senders import Sender, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier, is_genuine
 
 _SHORTEST_TOKEN = 16
+_JSON = MappingProxyType({"Content-Type": "application/json"})
+_log = logging.getLogger("payments_async.ipn")
+_made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 
 
 class Answer(NamedTuple):
-    """One answer: HTTP status and JSON body.
+    """One answer, for any framework to send: HTTP status, headers and JSON body.
 
     Attributes:
+        headers: Those that belong to the body; the framework adds its length.
         closes: Whether the connection ends with it: kept open, those of strangers would be all that there are.
         hang_up: Whether to close the connection at once: its sender is not to be listened to any longer.
     """
 
     status: int
+    headers: Mapping[str, str]
     body: bytes
     closes: bool = False
     hang_up: bool = False
 
 
+class RequestRefused(Exception):
+    """A request is not from a known sender, or is not one that can be a notification.
+
+    Attributes:
+        answer: Send this to its sender.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"the request is answered {answer.status}; receiver.refusals() and the log say why")
+        self.answer = answer
+
+
+def json_answer(status: int, body: bytes) -> Answer:
+    """An answer with a JSON body."""
+    return Answer(status, _JSON, body)
+
+
 def _refusal(status: int, why: str, *, closes: bool = False, hang_up: bool = False) -> Answer:
     """An answer other than 200; ``why`` names no value of the request."""
+    headers = MappingProxyType({**_JSON, "Allow": "POST"}) if status == 405 else _JSON
     body = b'{"ResponseCode":"%d","ResponseMessage":%b}' % (status, quoted(why).encode())
-    return Answer(status, body, closes or hang_up, hang_up)
+    return Answer(status, headers, body, closes or hang_up, hang_up)
 
 
 FORBIDDEN = _refusal(403, "forbidden", closes=True)
@@ -58,7 +85,7 @@ TOO_LARGE = _refusal(413, "the body is too large")
 CONTRADICTED = _refusal(400, "the transaction's record says otherwise")
 FAILED = _refusal(500, "not handled, send it again")
 NOT_STORED = _refusal(503, "not stored, send it again")
-HEALTHY = Answer(200, b'{"status": "ok"}')
+HEALTHY = json_answer(200, b'{"status": "ok"}')
 
 
 class Way(Protocol):
@@ -137,6 +164,8 @@ class Intake:
     _clock: Callable[[], float]
     _observer: Observer | None = None
     quirks: MetQuirks = attrs.field(init=False)
+    _place: tuple[asyncio.AbstractEventLoop, int] | None = attrs.field(default=None, init=False)
+    _has_said_so: bool = attrs.field(default=False, init=False)
     _timezone: tzinfo = attrs.field(init=False)
     _response_code: str = attrs.field(init=False)
     _second: int = attrs.field(default=-1, init=False)  # of the time that is written out, once a second
@@ -146,6 +175,38 @@ class Intake:
         self.quirks = MetQuirks(self._observer)
         self._timezone = self._dialect.timezone
         self._response_code = quoted(self._dialect.ipn_response_code)
+
+    def start(self) -> None:
+        """Begin to handle what was left over, unless that has begun. What threads hand in is taken in this loop."""
+        self._place = asyncio.get_running_loop(), os.getpid()
+        self.way.start()
+
+    def in_loop(self, work: Coroutine[Any, Any, Answer], timeout: float) -> Answer:
+        """Have the loop that this was started in do something, while this thread waits for it.
+
+        Args:
+            timeout: Seconds; then the answer is 503. A delivery may have been stored by then: it is one, sent again.
+
+        Raises:
+            RuntimeError: That loop does not run in this process, or is the one of this thread.
+        """
+        try:
+            loop, process = self._place or (None, 0)
+            if loop is None or loop.is_closed():
+                raise RuntimeError("the receiver is not open: enter `with receiver.in_thread(journal):` first")
+            if process != os.getpid():
+                raise RuntimeError("the receiver was opened before this process was forked: open it in this one")
+            if asyncio._get_running_loop() is not None:
+                raise RuntimeError("an event loop runs in this thread: await receiver.take(...) here")
+            future = asyncio.run_coroutine_threadsafe(work, loop)
+        except RuntimeError:
+            work.close()
+            raise
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            future.cancel()
+            return NOT_STORED
 
     @property
     def verifies(self) -> bool:
@@ -163,12 +224,30 @@ class Intake:
             return token is ours
         return hmac.compare_digest(token.encode(errors="surrogateescape"), ours.encode())
 
-    def screen(self, method: str, token: str | None, peer: str, headers: MultiMapping[str]) -> Answer | Sender:
+    def split(self, path: str) -> tuple[str | None, list[str]]:
+        """The token in a path below that of notifications, and the segments that follow it."""
+        segments = [segment for segment in path.split("/") if segment]
+        token = segments.pop(0) if self.path_token is not None and segments else None
+        return token, segments
+
+    async def health(self, token: str | None) -> Answer:
+        """Answer a request for the health path."""
+        return await self.way.health() if self.knows_token(token) else NOT_FOUND
+
+    def screen(
+        self, method: str, token: str | None, peer: str, headers: MultiMapping[str], *, may_be_rewritten: bool = False
+    ) -> Answer | Sender:
         """Look at a request before its body is read: a refusal, or its sender.
 
         Args:
             token: Last segment of the path, or ``None`` where there is none.
+            may_be_rewritten: Whether a server may have put an address out of the headers in the place of the peer's.
         """
+        if may_be_rewritten and self.senders.is_rewritten(peer, headers):
+            self._say_so()
+            why = "the server put this address there, out of headers that anybody may have written"
+            self.refusals.note(peer, why, "a connection is refused")
+            return FORBIDDEN
         sender = self.senders.check(peer, headers)
         if not sender.is_known:
             self.refusals.note(sender.address, sender.why, "a sender is not known")
@@ -183,55 +262,47 @@ class Intake:
             return self._refused(sender.address, _ENCODED, "its body has a content coding")
         return sender
 
+    async def receive(
+        self,
+        method: str,
+        token: str | None,
+        body: bytes,
+        query: str,
+        headers: MultiMapping[str],
+        peer: str,
+        certificate: Callable[[], bytes | None] | None = None,
+        *,
+        may_be_rewritten: bool = False,
+    ) -> Answer:
+        """Take a request whose body is here already: its sender, then all that ``take`` does."""
+        sender = self.screen(method, token, peer, headers, may_be_rewritten=may_be_rewritten)
+        if isinstance(sender, Answer):
+            return sender
+        return await self.take(sender, body, query, headers, peer, certificate)
+
     async def take(
         self,
         sender: Sender,
-        peer: str,
-        headers: MultiMapping[str],
-        query: str,
         body: bytes,
-        certificate: Callable[[], bytes | None] = lambda: None,
+        query: str,
+        headers: MultiMapping[str],
+        peer: str,
+        certificate: Callable[[], bytes | None] | None = None,
     ) -> Answer:
-        """Take a notification whose sender was accepted.
+        """Take a notification: its size, its verifiers, its words, then its row in the inbox, then 200.
 
         Args:
             sender: What ``screen`` gave.
             query: Raw query string, without the question mark.
-            body: Raw.
             certificate: Gives the client's TLS certificate (DER), if the socket has one.
-        """
-        if self._verifiers and len(body) <= self.max_body:
-            delivery = Delivery(
-                peer=peer,
-                sender=sender.address,
-                through_proxy=self.senders.trusts(peer),
-                headers=headers,
-                query=query,
-                body=body,
-                certificate=certificate(),
-            )
-            if not await is_genuine(delivery, self._verifiers, self._verifier_time):
-                if not self._shadow:
-                    return self._refused(sender.address, FORBIDDEN, "a verifier says no")
-                sender = sender._replace(is_known=False)
-        begun = self.begin(sender, query, body)
-        if isinstance(begun, Answer):
-            return begun
-        event, refusal = begun
-        refused = None if refusal is None else await refusal
-        return Answer(200, self.message(event)) if refused is None else refused
-
-    def begin(
-        self, sender: Sender, query: str, body: bytes
-    ) -> Answer | tuple[TransactionEvent, asyncio.Future[Answer | None] | None]:
-        """Take a notification whose sender is proved, without waiting.
-
-        Returns:
-            A refusal, or the event and what gives its refusal later on: ``None`` in place of an answer where it was
-            taken, and ``None`` in place of a future where that is known already.
         """
         if len(body) > self.max_body:
             return self._refused(sender.address, TOO_LARGE, "its body is too large")
+        if self._verifiers:
+            verified = await self.verify(sender, body, query, headers, peer, certificate)
+            if isinstance(verified, Answer):
+                return verified
+            sender = verified
         event = read_usual(body, query, self._timezone)
         is_usual = event is not None
         if event is None:
@@ -244,20 +315,45 @@ class Intake:
             self.quirks.look_at_notification(body, query)
         if not sender.is_known:
             self._reported(event, sender.address)
-        has_usual_times = is_usual and self._timezone is UTC
-        if self._observer is None:
-            return event, self.way.take(event, body, query, sender, has_usual_times)
-        if not is_usual:
-            self._observer.count("quirk", quirk="unusual_notification")
-        work = self._begin_watching(self._observer, event)
-        taken = self.way.take(event, body, query, sender, has_usual_times)
-        if taken is None:
-            _close(work)
-        else:
-            taken.add_done_callback(partial(_close, work))
-        return event, taken
+        work = None if self._observer is None else self._begin_watching(self._observer, event, is_usual=is_usual)
+        taken = self.way.take(event, body, query, sender, is_usual and self._timezone is UTC)
+        if work is not None:
+            _close(work) if taken is None else taken.add_done_callback(partial(_close, work))
+        refused = None if taken is None else await taken
+        return self.answer(event) if refused is None else refused
 
-    def _begin_watching(self, observer: Observer, event: TransactionEvent) -> Watched:
+    async def verify(
+        self,
+        sender: Sender,
+        body: bytes,
+        query: str,
+        headers: MultiMapping[str],
+        peer: str,
+        certificate: Callable[[], bytes | None] | None = None,
+    ) -> Answer | Sender:
+        """Ask the verifiers: a refusal, or the sender, who in shadow is not known where one of them says no."""
+        delivery = Delivery(
+            peer=peer,
+            sender=sender.address,
+            through_proxy=self.senders.trusts(peer),
+            headers=headers,
+            query=query,
+            body=body,
+            certificate=None if certificate is None else certificate(),
+        )
+        if await is_genuine(delivery, self._verifiers, self._verifier_time):
+            return sender
+        if not self._shadow:
+            return self._refused(sender.address, FORBIDDEN, "a verifier says no")
+        return sender._replace(is_known=False)
+
+    def answer(self, event: TransactionEvent) -> Answer:
+        """The answer to a notification that was taken."""
+        return _made(Answer, (200, _JSON, self._message(event), False, False))
+
+    def _begin_watching(self, observer: Observer, event: TransactionEvent, *, is_usual: bool) -> Watched:
+        if not is_usual:
+            observer.count("quirk", quirk="unusual_notification")
         return observer.begin(
             "notification",
             event=type(event).__name__,
@@ -267,7 +363,7 @@ class Intake:
             correlation_id=event.correlation_id,
         )
 
-    def message(self, event: TransactionEvent) -> bytes:
+    def _message(self, event: TransactionEvent) -> bytes:
         """The body that answers a notification which was taken, all of it text."""
         second = int(self._clock())
         if second != self._second:
@@ -282,6 +378,16 @@ class Intake:
             f'"ResponseCode":{self._response_code},"RequestId":{request_id},"ReferenceId":{request_id},'
             f'"ResponseMessage":"received"}}'
         ).encode()
+
+    def _say_so(self) -> None:
+        if not self._has_said_so:
+            self._has_said_so = True
+            _log.error(
+                "the server in front rewrites addresses from headers, so requests with them are refused",
+                extra={
+                    "remedy": "let it leave them (uvicorn --no-proxy-headers), name trusted_proxies; or rewritten=True"
+                },
+            )
 
     def _refused(self, address: str, answer: Answer, why: str) -> Answer:
         self.refusals.note(address, why)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
-from multidict import MultiMapping
+from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payments_async._values.checks import check_patience
 from payments_async._values.handlers import HandlerPolicy
@@ -18,10 +20,10 @@ from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
-from payments_async.ipn._intake import Answer, Intake, Way
+from payments_async.ipn._intake import FORBIDDEN, TOO_LARGE, Answer, Intake, RequestRefused, Way
 from payments_async.ipn._refusals import Refusal, Refusals
 from payments_async.ipn._routes import EventRouter, ObservedRouter, check_kind
-from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
+from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
 from payments_async.ipn._without_inbox import WithoutInbox
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from payments_async.ipn._asgi import AsgiApp
+    from payments_async.ipn._wsgi import WsgiApp
     from payments_async.journal import Journal
 
 E = TypeVar("E", bound=TransactionEvent)
@@ -50,8 +53,9 @@ class Registration(Protocol[E_co]):
 class Receiver:
     """Takes notifications: believes nobody it does not know, loses nothing, runs no handler twice for one fact.
 
-    Mount it with ``mount(app)``, or by hand with ``app()`` or ``asgi()``. It starts by itself; ``async with receiver:``
-    or ``aclose()`` drains it where no application does.
+    Mount it with ``mount(app)``, or by hand with ``app()``, ``asgi()`` or ``wsgi()``. Of any other framework, hand what
+    came to ``take()`` and send what it gives. It starts by itself; ``async with receiver:`` or ``aclose()`` drains it
+    where no application does.
 
     Args:
         inbox: A journal. With one, a notification is stored, then answered 200, then handled, with retries; receivers
@@ -203,6 +207,149 @@ class Receiver:
 
         return AsgiApp(self._intake, path, rewritten=rewritten)
 
+    def wsgi(self, path: str = "", *, rewritten: bool = False, timeout: float = 60.0) -> WsgiApp:
+        """A WSGI application, for Flask, Django and their servers. Open the receiver with ``in_thread`` in each worker.
+
+        Args:
+            path, rewritten: As of ``asgi``.
+            timeout: Seconds until the answer is 503, so that the service sends again.
+        """
+        from payments_async.ipn._wsgi import WsgiApp
+
+        check_patience("timeout", timeout)
+        return WsgiApp(self._intake, path, rewritten=rewritten, timeout=timeout)
+
+    async def take(
+        self,
+        body: bytes,
+        query: str,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]],
+        peer: str | None,
+        *,
+        method: str = "POST",
+        token: str | None = None,
+        certificate: bytes | None = None,
+        rewritten: bool = False,
+    ) -> Answer:
+        """Take one request, whatever framework it came by, and give the answer to send.
+
+        In this sequence: sender, size, verifiers, reading, row in the inbox, 200. Handlers run after the answer;
+        without an inbox before it.
+
+        Args:
+            body: Raw, as it came.
+            query: Raw query string, without the question mark.
+            headers: Of the request; pairs where a name may come twice.
+            peer: Address of the socket's peer, not one that a header named; ``None`` for a Unix socket.
+            method: Anything but POST is answered 405.
+            token: Last segment of the path, where the receiver has a ``path_token``.
+            certificate: The client's TLS certificate (DER), for a verifier.
+            rewritten: Believe ``peer`` though the headers name the same address: a server that you trust put it there.
+        """
+        known, peer = _headers(headers), peer or UNIX_SOCKET
+        return await self._intake.receive(
+            method, token, body, query, known, peer, lambda: certificate, may_be_rewritten=not rewritten
+        )
+
+    def take_sync(
+        self,
+        body: bytes,
+        query: str,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]],
+        peer: str | None,
+        *,
+        method: str = "POST",
+        token: str | None = None,
+        certificate: bytes | None = None,
+        rewritten: bool = False,
+        timeout: float = 60.0,
+    ) -> Answer:
+        """As ``take``, from a thread without an event loop: the one that the receiver is open in does the work.
+
+        Args:
+            timeout: Seconds until the answer is 503, so that the service sends again.
+
+        Raises:
+            RuntimeError: The receiver is not open in this process (``in_thread``), or this thread runs an event loop.
+        """
+        check_patience("timeout", timeout)
+        taken = self.take(
+            body,
+            query,
+            headers,
+            peer,
+            method=method,
+            token=token,
+            certificate=certificate,
+            rewritten=rewritten,
+        )
+        return self._intake.in_loop(taken, timeout)
+
+    async def verify_sender(
+        self,
+        body: bytes,
+        query: str,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]],
+        peer: str | None,
+        *,
+        token: str | None = None,
+        certificate: bytes | None = None,
+        rewritten: bool = False,
+    ) -> str:
+        """Check who sent a request, and nothing else: its sender's address. ``take`` does this first.
+
+        Then ``read_notification`` gives the event, and ``answer`` what to send once you have stored it. ``shadow`` does
+        not count here.
+
+        Args:
+            body, query, headers, peer, token, certificate, rewritten: As of ``take``.
+
+        Raises:
+            RequestRefused: Send its ``answer``.
+        """
+        intake, known, peer = self._intake, _headers(headers), peer or UNIX_SOCKET
+        sender = intake.screen("POST", token, peer, known, may_be_rewritten=not rewritten)
+        if not isinstance(sender, Answer) and len(body) > intake.max_body:
+            sender = TOO_LARGE
+        if not isinstance(sender, Answer) and intake.verifies:
+            sender = await intake.verify(sender, body, query, known, peer, lambda: certificate)
+        if isinstance(sender, Answer) or not sender.is_known:
+            raise RequestRefused(sender if isinstance(sender, Answer) else FORBIDDEN)
+        return sender.address
+
+    def answer(self, event: TransactionEvent) -> Answer:
+        """The 200 that tells the service that an event was taken. Send it once the event is on disk."""
+        return self._intake.answer(event)
+
+    @contextmanager
+    def in_thread(self, *before: AbstractAsyncContextManager[object]) -> Iterator[Self]:
+        """Open the receiver in an event loop in a thread of its own, for a synchronous application.
+
+        Args:
+            before: What is opened before it, in this sequence, and closed after it: its journal, a session.
+        """
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="payments-receiver", daemon=True)
+        thread.start()
+        stack = AsyncExitStack()
+
+        async def opened() -> None:
+            for one in before:
+                await stack.enter_async_context(one)
+            await stack.enter_async_context(self)
+
+        try:
+            try:
+                asyncio.run_coroutine_threadsafe(opened(), loop).result()
+                yield self
+            finally:
+                asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
     def mount(self, app: Any, path: str = "/ipn") -> None:
         """Answer below a path of an application, and start and end with it. Before the application starts.
 
@@ -236,7 +383,7 @@ class Receiver:
 
     def start(self) -> None:
         """Begin to handle what the inbox holds. The first notification does it too."""
-        self._intake.way.start()
+        self._intake.start()
 
     async def aclose(self) -> None:
         """Stop, and wait for handlers under way; what has not begun stays in the inbox."""
@@ -314,6 +461,11 @@ class Receiver:
     def refusals(self) -> Sequence[Refusal]:
         """Whom this receiver refused, why and how often, the most frequent first."""
         return self._intake.refusals.all()
+
+
+def _headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> MultiMapping[str]:
+    """Headers whose names have no case, from whatever a framework has."""
+    return headers if isinstance(headers, CIMultiDict | CIMultiDictProxy) else CIMultiDict(headers)
 
 
 def intake_of(receiver: Receiver) -> Intake:

@@ -15,7 +15,7 @@ import attrs
 from aiohttp import web
 
 from payments_async._values.tasks import Tasks
-from payments_async.ipn._aiohttp import health, notify, peer_of
+from payments_async.ipn._aiohttp import notify, peer_of, written
 from payments_async.ipn._intake import Intake
 from payments_async.ipn._receiver import Receiver, intake_of
 from payments_async.ipn._senders import Senders
@@ -92,7 +92,7 @@ async def serving(
         await runner.setup()
         _watch(_server(runner))
         if intake is not None:
-            intake.way.start()
+            intake.start()
         await listening.start_serving()
         tasks.keep("guard against slow senders", partial(_cut_off, _server(runner), header_time))
         address = listening.sockets[0].getsockname()
@@ -196,7 +196,7 @@ def _handler(intake: Intake, path: str) -> Callable[[web.BaseRequest], Awaitable
         is_ours = not depth or "/".join(["", *segments[:depth]]) == path
         token = rest.pop(0) if is_ours and with_token and rest else None
         if is_ours and rest == ["health"] and request.method in ("GET", "HEAD"):
-            return await health(intake, request, token)
+            return await written(request, await intake.health(token))
         if rest or not is_ours:
             intake.refusals.note(peer_of(request), "it asks for another path than that of notifications")
             return web.Response(status=404)

@@ -20,7 +20,7 @@ from payments_async._values.observing import Observer
 from payments_async._values.tasks import Tasks
 from payments_async._wire.events import TransactionEvent, contradicting
 from payments_async.ipn._confirm import RecordSource, difference
-from payments_async.ipn._intake import NOT_STORED, Answer
+from payments_async.ipn._intake import NOT_STORED, Answer, json_answer
 from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
 from payments_async.journal._faults import JournalClosed
@@ -236,13 +236,13 @@ class WithInbox:
     async def health(self) -> Answer:
         """How much is waiting: 503 when the inbox cannot be read, or did not store a delivery and still cannot."""
         if not await self._stores():
-            return Answer(503, b'{"status":"notifications cannot be stored"}')
+            return json_answer(503, b'{"status":"notifications cannot be stored"}')
         try:
             backlog = await self._inbox.backlog()
         except Exception as error:  # noqa: BLE001 - whatever the reason, that is what health is asked for
             why = error_text(error)
             _log.error("the inbox cannot be read: %s", why, extra={"error": why})
-            return Answer(503, b'{"status":"the inbox cannot be read"}')
+            return json_answer(503, b'{"status":"the inbox cannot be read"}')
         oldest = None if backlog.oldest is None else round(max(0.0, self._clock() - backlog.oldest), 3)
         if self._observer is not None:
             self._observer.level("inbox_age", oldest or 0.0)
@@ -251,7 +251,7 @@ class WithInbox:
             self._observer.level("inbox", backlog.dead, state="dead")
         facts = {"status": "ok", "pending": backlog.pending, "dead": backlog.dead, "oldest_seconds": oldest}
         facts |= {"unconfirmed": backlog.unconfirmed, "reported": backlog.reported}
-        return Answer(200, json.dumps(facts).encode())
+        return json_answer(200, json.dumps(facts).encode())
 
     async def _stores(self) -> bool:
         """Whether a delivery that comes now would be stored, as far as one can know."""

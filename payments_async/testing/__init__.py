@@ -148,10 +148,7 @@ async def deliver(receiver: Receiver, notification: Notification, *, sender: str
     """Hand a notification to a receiver as if it had come from this address, without a server between."""
     headers = CIMultiDict({"Content-Type": "application/json"})
     intake = intake_of(receiver)
-    screened = intake.screen("POST", intake.path_token, sender, headers)
-    if isinstance(screened, Answer):
-        return screened
-    return await intake.take(screened, sender, headers, notification.query, notification.body)
+    return await receiver.take(notification.body, notification.query, headers, sender, token=intake.path_token)
 
 
 def assert_paid_once(sandbox: Sandbox, *request_ids: str) -> None:

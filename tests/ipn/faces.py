@@ -1,4 +1,4 @@
-"""A receiver behind each of its faces, asked the same way: through real aiohttp, and through bare ASGI."""
+"""A receiver behind each of its faces, asked the same way: through real aiohttp, bare ASGI, and bare WSGI."""
 
 import asyncio
 import io
@@ -73,6 +73,38 @@ async def asgi_face(receiver: Receiver, peer: str = "127.0.0.1") -> AsyncIterato
         yield send
 
 
+@asynccontextmanager
+async def wsgi_face(receiver: Receiver, peer: str = "127.0.0.1") -> AsyncIterator[Face]:
+    """The WSGI application, called in threads while the receiver is open in this loop."""
+    application = receiver.wsgi()
+    async with receiver:
+
+        async def send(body=b"", query="", *, method="POST", path="/ipn", headers=(), chunked=False):  # type: ignore[no-untyped-def]
+            pairs = headers.items() if isinstance(headers, Mapping) else headers
+            environ = {
+                "REQUEST_METHOD": method,
+                "SCRIPT_NAME": "/ipn",
+                "PATH_INFO": path.removeprefix("/ipn"),
+                "QUERY_STRING": query.encode().decode("latin-1"),
+                "REMOTE_ADDR": peer,
+                "wsgi.input": io.BytesIO(body),
+                **({"wsgi.input_terminated": True} if chunked else {"CONTENT_LENGTH": str(len(body))}),
+            }
+            for name, value in pairs:  # servers join what comes twice
+                key = f"HTTP_{name.upper().replace('-', '_')}"
+                environ[key] = f"{environ[key]}, {value}" if key in environ else value
+            return await asyncio.to_thread(wsgi_call, application, environ)
+
+        yield send
+
+
+def wsgi_call(application: Any, environ: dict[str, Any]) -> Got:
+    """One request and its answer."""
+    told: list[tuple[str, list[tuple[str, str]]]] = []
+    body = b"".join(application(environ, lambda status, headers: told.append((status, headers))))
+    return Got(int(told[0][0].partition(" ")[0]), body)
+
+
 async def asgi_call(application: Any, scope: dict[str, Any], body: bytes) -> Got:
     """One request and its answer."""
     pieces = [body[start : start + 65536] for start in range(0, len(body), 65536)] or [b""]
@@ -95,4 +127,4 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
         yield body[start : start + 100]
 
 
-FACES = {"aiohttp": aiohttp_face, "asgi": asgi_face}
+FACES = {"aiohttp": aiohttp_face, "asgi": asgi_face, "wsgi": wsgi_face}

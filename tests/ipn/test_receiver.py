@@ -709,8 +709,8 @@ async def test_starlette_routes_it_with_and_without_a_slash() -> None:
 
 
 def test_an_answer_is_a_plain_value() -> None:
-    """A status, a body, and whether the connection ends with it, or at once."""
-    assert (200, b"{}", False, False) == Answer(200, b"{}")
+    """A status, headers, a body, and whether the connection ends with it, or at once."""
+    assert (200, {}, b"{}", False, False) == Answer(200, {}, b"{}")
 
 
 async def test_a_receiver_that_was_closed_before_it_began_begins_all_the_same() -> None:

@@ -1,0 +1,257 @@
+"""Any framework receives: what came is handed to `take`, from a coroutine or a thread, and its answer is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import attrs
+import pytest
+from flask import Flask, Response, request
+from ipn.django_site import client_of
+from ipn.notifications import notification
+
+from payments_async.ipn import HmacVerifier, Receiver, RequestRefused, TransactionEvent, read_notification
+from payments_async.journal import SqliteJournal
+
+US = ["127.0.0.1"]
+
+
+@attrs.define
+class Heard:
+    """What a handler was told, whichever thread asks."""
+
+    events: list[TransactionEvent] = attrs.field(factory=list)
+    _some: threading.Event = attrs.field(factory=threading.Event)
+
+    def by(self, receiver: Receiver) -> Heard:
+        @receiver.on(TransactionEvent)
+        async def hear(event: TransactionEvent) -> None:
+            self.events.append(event)
+            self._some.set()
+
+        return self
+
+    def ids(self) -> list[str]:
+        """The transactions, once there is one."""
+        assert self._some.wait(60)
+        return [event.transaction_id for event in self.events]
+
+
+def test_a_view_of_flask(tmp_path: Path) -> None:
+    """It is answered once the notification is stored; its handler runs after that."""
+    receiver, app = Receiver(journal := SqliteJournal(tmp_path / "j.db"), US), Flask("shop")
+    heard = Heard().by(receiver)
+
+    @app.post("/ipn")
+    def ipn() -> Response:
+        query = request.query_string.decode()
+        answer = receiver.take_sync(request.get_data(), query, request.headers, request.remote_addr)
+        return Response(answer.body, answer.status, dict(answer.headers))
+
+    with receiver.in_thread(journal):
+        taken = app.test_client().post("/ipn?transactionId=t-1", data=notification())
+        stranger = app.test_client().post("/ipn", data=notification("t-2"), environ_base={"REMOTE_ADDR": "10.9.9.9"})
+        assert (200, "application/json", 403) == (taken.status_code, taken.content_type, stranger.status_code)
+        assert ["t-1"] == heard.ids()
+
+
+def test_a_view_of_django(tmp_path: Path) -> None:
+    """As one of Flask, with Django's own headers and environment."""
+    receiver = Receiver(journal := SqliteJournal(tmp_path / "j.db"), US, ["10.0.0.5"])
+    heard, client = Heard().by(receiver), client_of(receiver)
+    with receiver.in_thread(journal):
+        one, two, three = (
+            client.post(
+                "/ipn", notification(f"t-{place}"), "application/json", REMOTE_ADDR=peer, HTTP_X_FORWARDED_FOR=by
+            )
+            for place, (peer, by) in enumerate([("10.0.0.5", "127.0.0.1"), ("10.0.0.5", "10.9.9.9"), ("10.9.9.9", "")])
+        )
+        assert (200, 403, 403) == (one.status_code, two.status_code, three.status_code)
+        assert ["t-0"] == heard.ids()
+
+
+class Quiet(WSGIRequestHandler):
+    """Logs no request."""
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def served(application: Any) -> Iterator[str]:
+    """A WSGI server of the standard library; gives its address."""
+    with make_server("127.0.0.1", 0, application, handler_class=Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def asked(url: str, body: bytes | None = None) -> tuple[int, Mapping[str, str]]:
+    """Status and headers of an answer."""
+    place = urlsplit(url)
+    connection = HTTPConnection(str(place.hostname), place.port, timeout=60)
+    with closing(connection):
+        target = f"{place.path}?{place.query}" if place.query else place.path
+        connection.request("GET" if body is None else "POST", target, body)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, dict(answer.headers)
+
+
+def test_a_wsgi_server(tmp_path: Path) -> None:
+    """The receiver is a whole WSGI application: token, path, method, size and health are as behind any other server."""
+    receiver = Receiver(journal := SqliteJournal(tmp_path / "j.db"), US, path_token="0123456789abcdef")
+    heard = Heard().by(receiver)
+    with receiver.in_thread(journal), served(receiver.wsgi("/ipn")) as url:
+        below = f"{url}/ipn/0123456789abcdef"
+        assert 200 == asked(f"{below}?transactionId=t-1", notification())[0]
+        assert 404 == asked(f"{url}/ipn", notification("t-2"))[0]
+        assert 404 == asked(f"{below}/elsewhere", notification("t-2"))[0]
+        assert 413 == asked(below, notification("t-2", StatusMessage="x" * 70_000))[0]
+        assert (405, "POST") == ((found := asked(below))[0], found[1]["Allow"])
+        assert 400 == asked(f"{below}?transactionId=another", notification("t-2"))[0]
+        assert (200, 404) == (asked(f"{below}/health")[0], asked(f"{url}/ipn/health")[0])
+        assert ["t-1"] == heard.ids()
+
+
+def test_many_threads_hand_in_at_once(tmp_path: Path) -> None:
+    """What they hand in is stored together, and each gets its own answer."""
+    receiver = Receiver(journal := SqliteJournal(tmp_path / "j.db"), US)
+
+    def one(number: int) -> bool:
+        answer = receiver.take_sync(notification(f"t-{number % 25}"), "", {}, "127.0.0.1")
+        return answer.status == 200 and f'"t-{number % 25}"'.encode() in answer.body
+
+    with receiver.in_thread(journal), ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(one, range(100)))
+        health = receiver.wsgi()({"REQUEST_METHOD": "GET", "PATH_INFO": "/health"}, lambda *_: None)
+    assert b'"status": "ok"' in b"".join(health)
+
+    async def stored() -> int:
+        async with journal:
+            return len([event async for event in journal.unmatched()])
+
+    assert 25 == asyncio.run(stored())
+
+
+async def test_a_coroutine_hands_in() -> None:
+    """Whatever web framework runs the loop: bytes, query, headers and peer are all that is needed."""
+    receiver = Receiver(senders=US)
+    heard = Heard().by(receiver)
+    async with receiver:
+        answer = await receiver.take(notification(), "", [("Content-Type", "application/json")], "127.0.0.1")
+        assert (200, {"Content-Type": "application/json"}) == (answer.status, dict(answer.headers))
+        assert 415 == (await receiver.take(notification(), "", {"content-encoding": "gzip"}, "127.0.0.1")).status
+    assert ["t-1"] == heard.ids()
+
+
+async def test_the_sequence_is_sender_size_words() -> None:
+    """A stranger learns nothing of size and words; a body too large is not read."""
+    receiver = Receiver(senders=US)
+    statuses = [
+        (await receiver.take(body, "", {}, peer)).status
+        for peer in ("10.9.9.9", "127.0.0.1")
+        for body in (b"x" * 70_000, b"no json", notification())
+    ]
+    assert [403, 403, 403, 413, 400, 200] == statuses
+
+
+async def test_the_parts_alone() -> None:
+    """An application checks the sender, reads the event, stores it as it likes, and then sends the answer."""
+    receiver = Receiver(senders=US, verifiers=[HmacVerifier([b"k" * 16])])
+    body = notification()
+    signed = {"X-Signature": hmac.new(b"k" * 16, body, hashlib.sha256).hexdigest()}
+    assert "127.0.0.1" == await receiver.verify_sender(body, "", signed, "127.0.0.1")
+    event = read_notification(body, "transactionId=t-1")
+    answer = receiver.answer(event)
+    assert (200, True) == (answer.status, b'"TransactionId":"t-1"' in answer.body)
+    for headers, peer in (({}, "127.0.0.1"), (signed, "10.9.9.9")):
+        with pytest.raises(RequestRefused, match="403") as refused:
+            await receiver.verify_sender(body, "", headers, peer)
+        assert 403 == refused.value.answer.status
+
+
+async def test_in_shadow_the_parts_alone_refuse() -> None:
+    """What only watches a receiver must not become proof for an application's own code."""
+    receiver = Receiver(senders=US, shadow=True)
+    with pytest.raises(RequestRefused):
+        await receiver.verify_sender(notification(), "", {}, "10.9.9.9")
+
+
+async def test_an_address_that_a_server_took_out_of_the_headers() -> None:
+    """It is refused, for anybody may have written them; who trusts that server says so."""
+    receiver, headers = Receiver(senders=US), {"X-Forwarded-For": "127.0.0.1"}
+    assert 403 == (await receiver.take(notification(), "", headers, "127.0.0.1")).status
+    assert 200 == (await receiver.take(notification(), "", headers, "127.0.0.1", rewritten=True)).status
+
+
+async def test_a_thread_that_runs_an_event_loop() -> None:
+    """It would stand still, so it is told to await."""
+    async with Receiver(senders=US) as receiver:
+        with pytest.raises(RuntimeError, match="await receiver"):
+            receiver.take_sync(notification(), "", {}, "127.0.0.1")
+
+
+def test_a_receiver_that_is_not_open() -> None:
+    """A thread would wait for a loop that does not run; before it was opened, and after it was closed."""
+    receiver = Receiver(senders=US)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="in_thread"):
+            receiver.take_sync(notification(), "", {}, "127.0.0.1")
+        with receiver.in_thread():
+            assert 200 == receiver.take_sync(notification(), "", {}, "127.0.0.1").status
+
+
+def test_what_takes_too_long_is_answered_503() -> None:
+    """The service sends it again; the thread is free meanwhile."""
+    receiver = Receiver(senders=US)
+    let_go = threading.Event()
+
+    @receiver.on(TransactionEvent)
+    async def slow(event: TransactionEvent) -> None:
+        await asyncio.to_thread(let_go.wait, 60)
+
+    with receiver.in_thread():
+        begun = time.monotonic()
+        assert 503 == receiver.take_sync(notification(), "", {}, "127.0.0.1", timeout=0.05).status
+        assert time.monotonic() - begun < 30
+        let_go.set()
+
+
+FORKED = """
+import os, sys
+from payments_async.ipn import Receiver
+with (receiver := Receiver(senders=["127.0.0.1"])).in_thread():
+    if os.fork() == 0:
+        try:
+            receiver.take_sync(b"{}", "", {}, "127.0.0.1")
+        except RuntimeError as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it forks")
+def test_a_process_that_was_forked_after_it_was_opened() -> None:
+    """Threads do not survive a fork, so a worker that was preloaded is told to open its own."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, check=True, text=True, timeout=60)
+    assert "opened before this process was forked" in done.stdout
