@@ -20,6 +20,7 @@ from payments_async.outbox._targets import ReconcileTarget
 _log = logging.getLogger("payments_async")
 SOON = 1.0  # seconds for which a caller of `pay` hears from the worker here alone; then from whatever tells first
 AGAIN_INITIAL, AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
+_REST = 0.02  # seconds between two looks at what was written, while no caller waits
 _LISTEN = 10.0  # seconds after which it is looked again for what was written, whatever was heard
 _ELSEWHERE = 1.0  # ... for an order of a batch that another program runs, of which nothing is heard
 _PAGE = 1000  # changes read at once
@@ -53,6 +54,7 @@ class ChangeListener:
         self._moved = moved
         self._look = look
         self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}
+        self._wanted = asyncio.Event()  # a caller waits
         self.last = 0
         self.is_open = False
 
@@ -73,6 +75,7 @@ class ChangeListener:
         key = plain_id(request_id)
         waiters = self._waiting.setdefault(key, [])
         waiters.append(heard)
+        self._wanted.set()
         try:
             yield heard
         finally:
@@ -128,6 +131,15 @@ class ChangeListener:
             else:
                 delay = AGAIN_INITIAL
                 self._look()
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Let what is written add up for a moment, unless a caller waits."""
+        if not self._waiting:
+            self._wanted.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REST):
+                    await self._wanted.wait()
 
     async def _read_on(self, last: int) -> int:
         """Read the changes after this one, if any caller waits for one or the session has doubts; tells the last."""

@@ -28,6 +28,7 @@ _log = logging.getLogger("payments_async")
 _EXPIRE = 0.3  # seconds between two looks for processes that died
 _LOOK_FOR_AGAIN = 10.0  # seconds until a list that could not be read is read again
 _LOOK = 0.05  # seconds between two looks for orders that anybody may claim, at least
+_QUIET = 5.0  # times as long until it is looked again, where nothing waits, no other process has any, none is written
 _REFUSED_INITIAL, _REFUSED_MAX = 1.0, 60.0  # seconds until a login that was refused is tried again, doubled each time
 _SILENCE = 10.0  # seconds without an answer of any kind, after which others may have what was not begun
 _PROBE = 3.0  # seconds between two questions whether the service is heard again
@@ -165,7 +166,7 @@ class StandingCrew(Crew):
         now = self.executor.clock()
         if now - self._looked_at < _LOOK or not self.may_send():
             return False
-        self._looked_at = now
+        self._looked_at, written = now, self.written
         if now >= self._expire_at and self._others_hold:
             self._expire_at = now + _EXPIRE  # what a process that died has held is free at once
             await self.journal.expire_chunks()
@@ -182,6 +183,9 @@ class StandingCrew(Crew):
         for run in sorted(runs, key=_urgency):
             if not self.leases.has_plenty_of(run.run, self.size):
                 claimed = await self.leases.claim(run.batch_id) is not None or claimed
+        if not self._others_hold and not any(run.free for run in waiting) and written == self.written:
+            due = min((run.due_at for run in waiting if run.due_at is not None), default=float("inf"))
+            self._ask_again = now + max(self.ask_again, min(self.ask_again * _QUIET, due - self.now()))
         return claimed
 
     async def work_chunk(self, batch_id: str) -> ChunkEnd:

@@ -92,11 +92,19 @@ class SqliteJournal(Journal):
     async def committed(self, seen: int, *, timeout: float) -> int:
         loop = asyncio.get_running_loop()
         until, is_own = loop.time() + timeout, False
-        while (version := await self._read(_opening.version_of)) == seen and (left := until - loop.time()) > 0:
-            own = self._writer.next_commit()  # our own is heard of at once, that of another process is looked for
-            pause = max(_LOOK_AGAIN, min(_LOOK_AGAIN_MAX, _OF_QUIET * (loop.time() - self._heard_at)))
-            await asyncio.wait([own], timeout=min(left, pause))
-            is_own = own.done()
+        while True:
+            stamp = _opening.stamp_of(self._path)  # before: what is committed meanwhile is asked for once more
+            version = await self._read(_opening.version_of)
+            if version != seen or loop.time() >= until:
+                break
+            is_own = False
+            while not is_own and (left := until - loop.time()) > 0:
+                own = self._writer.next_commit()  # our own is heard of at once, that of another process is looked for
+                pause = max(_LOOK_AGAIN, min(_LOOK_AGAIN_MAX, _OF_QUIET * (loop.time() - self._heard_at)))
+                await asyncio.wait([own], timeout=min(left, pause))
+                is_own = own.done()
+                if stamp is None or stamp != _opening.stamp_of(self._path):
+                    break
         if version != seen and not is_own:
             self._heard_at = loop.time()
         return version

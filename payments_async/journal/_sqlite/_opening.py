@@ -6,6 +6,7 @@ import glob
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import cache
@@ -36,6 +37,7 @@ FILED = "filed"  # a fact: how many commits the file alone held, before those th
 ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
 _SEALS = "moved_"  # how the names of triggers begin
 _MOUNTS = Path("/proc/self/mountinfo")
+_COARSE, _BELIEVED = 0.1, 60.0  # seconds: how coarse the time of a file may be, and how old it is believed to be
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
 _SUMS = f"""SELECT 1 FROM (SELECT run, state, count FROM progress
@@ -247,6 +249,19 @@ def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
 def open_examiner(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     """A connection that cannot write: closing it does not bring the log into the file, as closing any other does."""
     return _connect(path, busy_timeout, lambda _: None, mode="ro")
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """What of a file's log every commit changes, without opening it.
+
+    ``None`` where it was written so lately that another commit might leave it the same, or where its time says nothing.
+    """
+    try:
+        about = path.with_name(f"{path.name}-wal").stat()
+    except OSError:
+        return None
+    is_settled = _COARSE < time.time() - about.st_mtime < _BELIEVED
+    return (about.st_ino, about.st_size, about.st_mtime_ns) if is_settled else None
 
 
 def version_of(connection: Connection) -> int:

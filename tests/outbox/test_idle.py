@@ -1,0 +1,76 @@
+"""An outbox with nothing to do: it asks its journal rarely, and is woken by what is written."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bulk.worlds import payout, session
+
+from payments_async.journal import SqliteJournal
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Sandbox
+
+WHILE = 10.0  # seconds
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What all connections to databases are asked, by its first words."""
+    asked: Counter[str] = Counter()
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.set_trace_callback(lambda text: asked.update([" ".join(text.split()[:4])]))
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    return asked
+
+
+@pytest.mark.slow
+async def test_an_outbox_with_nothing_to_do(tmp_path: Path, statements: Counter[str]) -> None:
+    """Three statements a second at most, and an order that another process puts is sent within a second."""
+    async with (
+        Sandbox() as sandbox,
+        SqliteJournal(tmp_path / "journal.db") as journal,
+        session(sandbox) as payments,
+        Outbox(payments, journal, "shop") as outbox,
+    ):
+        await outbox.pay(payout(0))
+        await asyncio.sleep(WHILE / 2)
+        statements.clear()
+        await asyncio.sleep(WHILE)
+        assert statements.total() <= 3.0 * WHILE
+        async with (
+            SqliteJournal(tmp_path / "journal.db") as elsewhere,
+            session(sandbox) as other,
+            Outbox(other, elsewhere, "shop", works=False, settles=False) as put_only,
+        ):
+            began = asyncio.get_running_loop().time()
+            assert "accepted" == (await put_only.pay(payout(1), timeout=60.0)).state
+            assert (
+                asyncio.get_running_loop().time() - began < 30.0
+            )  # of a busy machine; the look without a word is later
+
+
+async def test_changes_while_no_caller_waits_for_one(tmp_path: Path, statements: Counter[str]) -> None:
+    """They are read fifty times a second at most, however many orders are paid."""
+    async with (
+        Sandbox() as sandbox,
+        SqliteJournal(tmp_path / "journal.db") as journal,
+        session(sandbox) as payments,
+        Outbox(payments, journal, "shop") as outbox,
+    ):
+        await outbox.pay(payout(0))
+        began = asyncio.get_running_loop().time()
+        statements.clear()
+        for number in range(1, 100):
+            assert "accepted" == (await outbox.pay(payout(number))).state
+        took = asyncio.get_running_loop().time() - began
+    assert statements["SELECT state, max(id) FROM"] <= 50.0 * took + 10.0
