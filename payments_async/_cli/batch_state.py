@@ -1,15 +1,17 @@
 """How a batch stands: its outcomes, what was not paid and why, and what is to be done next."""
 
+import re
 from collections.abc import AsyncIterable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import attrs
 from rich.text import Text
 
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, money, quoted
+from payments_async._cli.screen import Screen, counted, money, quoted, shortened
 from payments_async._cli.story import sentence, service_words
 from payments_async.bulk import LaterTry, later_tries
 from payments_async.journal import UNPAID, UNSETTLED, Archive, Entry, Journal, Progress, State
@@ -17,6 +19,10 @@ from payments_async.journal.contract import ListingWord
 
 T = TypeVar("T")
 SHOWN = 20  # orders of a kind
+_LOOKED_AT = 10_000
+_REASONS = _EXAMPLES = 3
+_CALL = re.compile(r"\b(?:GET|POST) /\S+: ")  # an error's beginning: which call it was
+_DIGITS = re.compile(r"[0-9]+")  # what is told of one order alone
 
 
 def exit_after(progress: Progress, stopped: str | None = None, *, quarantined: int = 0) -> Exit:
@@ -62,23 +68,94 @@ async def needing(
     return [(entry, entry.conflict or entry.message or "") for entry in list(found.values())[:SHOWN]]
 
 
-async def unpaid_of(journal: Journal, batch_id: str, progress: Progress) -> list[tuple[Entry, str]]:
-    """The first orders of a batch that were refused, that failed and that came back, each with the reason."""
-    states = [state for state in UNPAID if progress.counts[state]]
-    found = [entry for state in states for entry in await first(journal.entries(batch_id, state))]
-    later = await later_tries(journal, [entry.request_id for entry in found])
-    return [(entry, await _why(journal, entry, later.get(entry.request_id))) for entry in found]
+@attrs.define(kw_only=True)
+class Reason:
+    """Orders that stand so for one reason.
+
+    Attributes:
+        words: The reason; what the service said is quoted as its words.
+        orders: How many.
+        first: The first of them.
+    """
+
+    state: State
+    words: str
+    orders: int = 0
+    first: list[Entry] = attrs.field(factory=list)
 
 
-def show_unpaid(screen: Screen, unpaid: Sequence[tuple[Entry, str]], progress: Progress) -> None:
-    """Write the orders that were not paid, and why."""
-    if not unpaid:
+async def reasons(journal: Journal, batch_id: str, figure: str, progress: Progress) -> list[Reason]:
+    """Why orders of a batch are not paid, or need a person: alike ones together, the greatest number first.
+
+    An order with a contradiction needs a person, however it stands. Of a state the first 10,000 orders are looked at.
+    """
+    walks = [journal.entries(batch_id, one) for one in State if one.meaning.figure == figure and progress.counts[one]]
+    if is_need := figure == "needs a person":
+        walks = [journal.conflicts(batch_id), *walks]
+    found: dict[tuple[str, str], Reason] = {}
+    contradicted = set[str]()
+    for walk in walks:
+        entries = [one for one in await first(walk, _LOOKED_AT) if one.request_id not in contradicted]
+        tries = {} if is_need else await later_tries(journal, [one.request_id for one in entries])
+        for entry in entries:
+            words = _tried_again(tries.get(entry.request_id)) or _refusal(entry)
+            if is_need and entry.conflict is not None:
+                contradicted.add(entry.request_id)
+                words = entry.conflict
+            reason = found.setdefault((entry.state, _DIGITS.sub("0", words)), Reason(state=entry.state, words=words))
+            reason.orders += 1
+            reason.first += [entry] if len(reason.first) < SHOWN else []
+    for reason in found.values():
+        if not reason.words:
+            story = await journal.history(reason.first[0].request_id)
+            told = (sentence(one).partition(":")[0] for one in story if one.state is reason.state)
+            reason.words = next(told, reason.state.meaning.now)
+    return sorted(found.values(), key=lambda reason: -reason.orders)
+
+
+def _refusal(entry: Entry) -> str:
+    said = _CALL.sub("", service_words(entry))
+    return f'the service says "{said}"' if said and entry.state in UNPAID else said
+
+
+def _tried_again(later: LaterTry | None) -> str:
+    if later is None:
+        return ""
+    warning = "; do not pay it in another way" if later.may_be_paid else ""
+    return f"tried again in batch {later.batch_id}, where it is {later.state}{warning}"
+
+
+def show_reasons(screen: Screen, title: str, style: str, found: Sequence[Reason]) -> None:
+    """Write why orders are not paid, or need a person: the first three reasons, with the first three orders of each."""
+    if not found:
         return
-    count = sum(progress.counts[state] for state in UNPAID)
-    screen.say(f"\n[bold]Not paid, and why: {count:,}[/]")
-    show_entries(screen, unpaid)
-    if count > len(unpaid):
-        screen.say(f"and {count - len(unpaid):,} more; the files of `payments-async bulk report` have them all")
+    screen.say(f"\n[bold {style}]{title}: {sum(one.orders for one in found):,}[/]")
+    for one in found[:_REASONS]:
+        screen.hanging(f"{one.orders:>7,} ", quoted(f"{one.state}: {shortened(one.words)}"))
+        names = [_named(screen, entry) for entry in one.first[:_EXAMPLES]]
+        more = f" and {one.orders - len(names):,} more" if one.orders > len(names) else ""
+        screen.hanging(" " * 8, f"[dim]{quoted(', '.join(names))}{more}[/]")
+    if rest := found[_REASONS:]:
+        screen.say(f"{sum(one.orders for one in rest):>7,} for {counted(len(rest), 'other reason')}")
+
+
+def _named(screen: Screen, entry: Entry) -> str:
+    """The id of an order, and whom it pays where that may be shown."""
+    name = screen.person(entry.order.beneficiary.name) if screen.shows_people(is_asked=False) else ""
+    return f"{entry.request_id} {name}".rstrip()
+
+
+def reasons_document(found: Sequence[Reason]) -> list[dict[str, object]]:
+    """Reasons for machines, with the first twenty orders of each."""
+    return [
+        {
+            "state": one.state,
+            "why": one.words,
+            "orders": one.orders,
+            "first": [{"request_id": entry.request_id, "amount": entry.amount} for entry in one.first],
+        }
+        for one in found
+    ]
 
 
 def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]]) -> None:
@@ -94,16 +171,6 @@ def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]]) -> None:
         for entry, why in entries
     ]
     screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
-
-
-async def _why(journal: Journal, entry: Entry, later: LaterTry | None) -> str:
-    """Whether it was tried again; then the service's words, or what told of the end where there are none."""
-    if later is not None:
-        return str(later)
-    if words := service_words(entry):
-        return words
-    turns = [one for one in await journal.history(entry.request_id) if one.state is entry.state]
-    return sentence(turns[0]) if turns else ""
 
 
 def show_archives(screen: Screen, archives: Sequence[Archive]) -> None:
@@ -123,16 +190,17 @@ def deadlines_in_words(words: Sequence[ListingWord]) -> str | None:
 
 
 def show_progress(screen: Screen, progress: Progress, currency: str | None) -> None:
-    """Write the orders of a batch by state."""
+    """Write the four figures of a batch: what is paid, on the way, not paid, and what needs a person."""
     total = f"Sum {currency}" if currency else "Sum"
-    rows: list[list[str | Text]] = [
-        [Text(state, state.meaning.colour), f"{progress.counts[state]:,}", money(progress.sums[state])]
-        for state in State
-        if progress.counts[state]
-    ]
-    sums = sum((progress.sums[state] for state in State), start=progress.sums[State.PLANNED] * 0)
-    rows.append([Text("all", "bold"), f"{progress.total:,}", money(sums)])
-    screen.table(["Outcome", "Orders", total], rows, right=["Orders", total])
+    rows: list[list[str | Text]] = []
+    for figure, (count, amount) in progress.figures.items():
+        states = [state for state in State if state.meaning.figure == figure and progress.counts[state]]
+        stand = ", ".join(f"{progress.counts[state]:,} {state}" for state in states)
+        style = f"bold {states[0].meaning.colour}" if states else "dim"
+        rows.append([Text(figure, style), f"{count:,}", money(amount), stand])
+    if progress.conflicts:
+        rows.append([Text("contradicted", "bold magenta"), f"{progress.conflicts:,}", "", "of those above"])
+    screen.table(["Outcome", "Orders", total, "Stands"], rows, right=["Orders", total])
 
 
 def tell_next(

@@ -164,7 +164,7 @@ class Screen:
         rows = _even_columns(list(rows), [number for number, name in enumerate(columns) if name in right])
         kept = [number for number, _ in enumerate(columns) if not rows or any(str(row[number]) for row in rows)]
         shape = box.SIMPLE_HEAD if self.out.is_terminal else None
-        table = Table(box=shape, pad_edge=False, header_style="bold")
+        table = Table(box=shape, show_edge=False, pad_edge=False, header_style="bold")
         for name in (columns[number] for number in kept):
             # a number or an id is never broken; words are
             table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right, overflow="fold")
@@ -333,6 +333,11 @@ def _even_columns(rows: list[Sequence[str | Text]], numbers: Sequence[int]) -> l
         for row, text in zip(changed, column, strict=True):
             row[number] = row[number] if isinstance(row[number], Text) else text
     return [*changed]
+
+
+def shortened(text: str, most: int = 140) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 3].rstrip()}..."
 
 
 def counted(count: int, thing: str) -> str:

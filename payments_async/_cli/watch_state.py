@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import attrs
 
-from payments_async._cli.batch_state import SHOWN, first, unpaid_of
+from payments_async._cli.batch_state import SHOWN, first, reasons
 from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
@@ -256,8 +256,10 @@ class Watch:
     async def _unpaid(self, chosen: WatchedRun) -> list[ShownOrder]:
         if not chosen.unpaid:
             return []
-        found = await unpaid_of(self._journal, chosen.run.batch_id, chosen.progress)
-        return [self._shown(entry, why) for entry, why in found[:SHOWN]]
+        found = await reasons(self._journal, chosen.run.batch_id, "not paid", chosen.progress)
+        return [self._shown(entry, f"{one.orders:,}: {one.words}") for one in found for entry in one.first[:SHOWN]][
+            :SHOWN
+        ]
 
     def _shown(self, entry: Entry, why: str) -> ShownOrder:
         return ShownOrder(

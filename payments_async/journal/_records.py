@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from decimal import Decimal
-from typing import NamedTuple, Self
+from decimal import Context, Decimal
+from typing import NamedTuple, Self, get_args
 
 import attrs
 
@@ -16,7 +16,7 @@ from payments_async._values.frozen import amend, field, frozen
 from payments_async._wire.bodies import read_order
 from payments_async._wire.orders import Order
 from payments_async.journal._faults import JournalCorrupt
-from payments_async.journal._states import News, State, next_state
+from payments_async.journal._states import Figure, News, State, next_state
 
 # The service's have 36 characters, and notifications are refused with more than these: an index of PostgreSQL takes no
 # row of more than 2,704 bytes, and what an answer says must not keep its outcome from being written down.
@@ -648,6 +648,16 @@ class Progress:
     def total(self) -> int:
         """All orders."""
         return sum(self.counts.values())
+
+    @property
+    def figures(self) -> Mapping[Figure, tuple[int, Decimal]]:
+        """Orders and sums that are paid, on the way, not paid, and that need a person; together they are all orders."""
+        figures: dict[Figure, tuple[int, Decimal]] = dict.fromkeys(get_args(Figure), (0, Decimal(0)))
+        for state in State:
+            count, amount = figures[state.meaning.figure]
+            amount = Context(prec=100).add(amount, self.sums[state])  # the usual 28 digits could round a great sum
+            figures[state.meaning.figure] = count + self.counts[state], amount
+        return figures
 
 
 @frozen(kw_only=True)

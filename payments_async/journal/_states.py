@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class State(enum.StrEnum):
@@ -34,6 +34,9 @@ class State(enum.StrEnum):
     def meaning(self) -> Meaning:
         """What it means to a person, and to a program that has to go on."""
         return _MEANINGS[self]
+
+
+Figure = Literal["paid", "on the way", "not paid", "needs a person"]
 
 
 class Meaning(NamedTuple):
@@ -60,6 +63,15 @@ class Meaning(NamedTuple):
     was_paid: bool = False
     may_be_paid_again: bool = False
     is_confirmed: bool = False
+
+    @property
+    def figure(self) -> Figure:
+        """In which of the four figures of a batch the order is counted."""
+        if self.need:
+            return "needs a person"
+        if self.may_be_paid_again:
+            return "not paid"
+        return "paid" if self.is_end else "on the way"
 
     @property
     def sentence(self) -> str:

@@ -174,11 +174,12 @@ async def test_what_was_tried_again_is_not_paid_in_another_way(run: Run, sandbox
     await run("bulk", "run", "november-retry.csv", "--batch-id", "again", *IN, "--yes", "--acknowledge")
     for command in ("status", "report"):
         told = await run("bulk", command, *IN, "--batch-id", "november")
-        assert "-R2 of batch again, which is accepted; do not pay it in another way" in told.said
-    refused = json.loads((await run("bulk", "status", *IN, "--batch-id", "november", "--json")).out)["not_paid"][0]
+        assert "tried again in batch again, where it is accepted; do not pay it in another way" in told.said
+    found = json.loads((await run("bulk", "status", *IN, "--batch-id", "november", "--json")).out)
+    refused = found["not_paid"][0]["first"][0]
     explained = await run("explain", refused["request_id"], *IN)
     assert f"No: it was tried again as {refused['request_id']}-R2 of batch again, which is accepted" in explained.said
-    assert "not paid: 1 (1 of them tried again, and paid so or not settled)" in told.said
+    assert "Of those not paid, 1 were tried again, and are paid so or not settled" in told.said
     second = await run("bulk", "retry-file", *IN, "--batch-id", "november", "--csv", "second.csv")
     assert (True, "-R2 of batch again" in second.said) == ("nothing to write" in second.said, True)
 

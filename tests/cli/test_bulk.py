@@ -186,7 +186,7 @@ async def test_status_shows_how_a_batch_stands(run: Run, payroll: str, sent: tup
     ran = await run("bulk", "status", PAYMENTS_JOURNAL="j.sqlite")
     assert 0 == ran.status
     assert "november: 3 payouts, 6,000 UGX" in ran.said
-    assert "accepted 3 6,000" in ran.said
+    assert "on the way 3 6,000 3 accepted" in ran.said
     typo = await run("bulk", "status", "--journal", "j.sqlite", "--batch-id", "nowember")
     assert 2 == typo.status
     assert "there is no batch nowember; the journal holds november" in typo.said
@@ -214,8 +214,8 @@ async def test_reconciling_settles_what_the_service_shows(
     await sandbox.settle()
     ran = await run("bulk", "reconcile", *sent, "--interval", "0")
     assert 3 == ran.status
-    assert "failed 1 2,000" in ran.said
-    assert "successful 2 4,000" in ran.said
+    assert "not paid 1 2,000 1 failed" in ran.said
+    assert "paid 2 4,000 2 successful" in ran.said
     document = json.loads((await run("bulk", "reconcile", *sent, "--interval", "0", "--json")).out)
     assert (3, 2) == (document["exit_status"], document["progress"]["outcomes"]["successful"]["orders"])
 
@@ -294,7 +294,7 @@ async def contradicted(run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str
     await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     await sandbox.settle()
     found = await run("bulk", "reconcile", *sent, "--interval", "0")
-    assert "successful 3 6,000" in found.said
+    assert "paid 3 6,000 3 successful" in found.said
     async with SqliteJournal("j.sqlite") as journal:
         failed = Evidence(
             news=News.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-1", amount=Decimal(1000)
@@ -476,10 +476,14 @@ async def test_what_was_not_paid_is_named_with_the_reason(
     for command in ("status", "report"):
         ran = await run("bulk", command, *sent)
         assert 3 == ran.status
-        assert "Not paid, and why: 1 Request id Outcome Amount Beneficiary Why RUN-1 rejected" in ran.said
-        assert "The transaction was refused" in ran.said
+        assert "not paid 1 1,000 1 rejected" in ran.said
+        assert 'Not paid, and why: 1 1 rejected: the service says "code 4000: The transaction was refused"' in ran.said
     (unpaid,) = json.loads((await run("bulk", "status", *sent, "--json")).out)["not_paid"]
-    assert ("RUN-1", "rejected") == (unpaid["request_id"], unpaid["state"])
+    assert ("rejected", 1, ["RUN-1"]) == (
+        unpaid["state"],
+        unpaid["orders"],
+        [one["request_id"] for one in unpaid["first"]],
+    )
 
 
 async def test_each_help_has_an_example_and_the_group_its_exit_statuses(run: Run) -> None:

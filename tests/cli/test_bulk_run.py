@@ -274,7 +274,7 @@ async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: S
     out, err = await asyncio.wait_for(process.communicate(), 120)
     assert 5 == process.returncode
     assert b"stopped: it was broken off" in err
-    assert "unknown 4 " in " ".join(out.decode().split())
+    assert "needs a person 4 " in " ".join(out.decode().split())
 
 
 @pytest.fixture

@@ -243,7 +243,7 @@ async def test_waiting_settles_the_journal(run: Run, sandbox: Sandbox, data_fold
     journal = ("--journal", str(only(data_folder)))
     story = await run("explain", "voucher-17", *journal)
     assert "It was paid." in story.said
-    assert "successful 1 150,000" in (await run("bulk", "status", *journal)).said
+    assert "paid 1 150,000" in (await run("bulk", "status", *journal)).said
     assert 0 == (await run(*PAY)).status  # and it asks the service nothing
 
 

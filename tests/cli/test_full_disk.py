@@ -56,9 +56,9 @@ async def test_a_run_goes_on_where_a_disk_is_full(sandbox: Sandbox, payroll: tup
     told = await ran(sandbox, *payroll, full=full)
     assert (6 if "o" in full else 0, 3) == (told.status, len(sandbox.ledger))
     if full == "o":
-        assert (CANNOT in told.said, "accepted 3 6,000" in told.said) == (True, True)
+        assert (CANNOT in told.said, "on the way 3 6,000" in told.said) == (True, True)
     if full == "e":
-        assert "accepted 3 6,000" in told.said
+        assert "on the way 3 6,000" in told.said
 
 
 @pytest.mark.slow

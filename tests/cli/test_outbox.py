@@ -374,7 +374,7 @@ async def test_orders_that_are_not_to_be_sent_after_all(
     assert "cancelled" in story
     assert "A. Clerk" in story
     assert "ordered twice" in story
-    assert "planned 1 502 cancelled 2" in (await run("outbox", "status", *IN)).said
+    assert "on the way 1 502 1 planned not paid 2 1,001 2 cancelled" in (await run("outbox", "status", *IN)).said
 
 
 async def test_a_batch_that_is_not_to_be_sent_after_all(run: Run, sandbox: Sandbox, payroll: str) -> None:

@@ -1,17 +1,17 @@
 """`payments-async bulk report`: what became of every order, as a table and as a page to print."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from payments_async._cli.batch_state import exit_after, show_archives, show_unpaid, unpaid_of
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.batch_state import currency_of, exit_after, reasons, show_archives, show_progress, show_reasons
+from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
-from payments_async._cli.screen import Screen, clean, counted, plain, quoted
+from payments_async._cli.screen import Screen, counted, plain, quoted
 from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
+from payments_async._cli.written import complaints, stem_of
 from payments_async.bulk import report
 
 
@@ -33,31 +33,25 @@ async def bulk_report(
     """
     async with opened(journal) as held:
         name = await chosen_batch(held, batch_id)
-        both = csv is None and html is None
-        stem = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "batch"
-        try:
-            step = LatestWords("writing the report")
-            run = await held.run(name)
+        if csv is None and html is None:
+            csv, html = (Path(f"{stem_of(name)}-report.{kind}") for kind in ("csv", "html"))
+        step = LatestWords("writing the report")
+        run = await held.run(name)
+        with complaints(csv or html or Path()):
             async with working(screen, step):
                 written = await report(
                     held,
                     name,
-                    csv=Path(f"{stem}-report.csv") if both else csv,
-                    html=Path(f"{stem}-report.html") if both else html,
+                    csv=csv,
+                    html=html,
                     personal=screen.show_personal is True,
                     overwrite=overwrite,
                     progress=step.orders(run.total - run.archived),
                 )
-        except FileExistsError as error:
-            raise BadInput(
-                f"{clean(str(error)).partition(';')[0]}; nothing was written; --overwrite replaces it"
-            ) from error
-        except ValueError as error:
-            raise BadInput(f"{clean(str(error))}; nothing was written") from error
-        except OSError as error:
-            raise BadInput(f"the report cannot be written: {clean(str(error))}") from error
         progress, quarantined = await held.progress(name), (await held.run(name)).quarantined
-        unpaid = await unpaid_of(held, name, progress)
+        needing = await reasons(held, name, "needs a person", progress)
+        unpaid = await reasons(held, name, "not paid", progress)
+        currency = await currency_of(held, name)
         kept = await held.archives()
     for path in filter(None, (written.csv, written.html)):
         screen.say(f"wrote {quoted(str(path))}")
@@ -67,8 +61,10 @@ async def bulk_report(
     if written.archived:
         screen.say(f"[yellow]not in the report, but in archives:[/] {counted(written.archived, 'order')}")
         show_archives(screen, kept)
-    tried = f" ({written.tried_again:,} of them tried again, and paid so or not settled)" if written.tried_again else ""
-    screen.say(f"not paid: {written.unpaid:,}{tried}; needing a person: {written.needing:,}")
-    show_unpaid(screen, unpaid, progress)
+    show_progress(screen, progress, currency)
+    if written.tried_again:
+        screen.say(f"Of those not paid, {written.tried_again:,} were tried again, and are paid so or not settled")
+    show_reasons(screen, "Need a person", "magenta", needing)
+    show_reasons(screen, "Not paid, and why", "red", unpaid)
     status = exit_after(progress, quarantined=quarantined)
     return screen.ended(status, {"report": {**plain(written), "standing": written.standing}})

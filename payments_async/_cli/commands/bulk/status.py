@@ -1,28 +1,27 @@
 """`payments-async bulk status`: how a batch stands."""
 
 from payments_async._cli.batch_state import (
-    SHOWN,
     currency_of,
     deadlines_in_words,
     exit_after,
     in_words,
-    needing,
     progress_document,
+    reasons,
+    reasons_document,
     show_archives,
-    show_entries,
     show_progress,
-    show_unpaid,
+    show_reasons,
     tell_next,
-    unpaid_of,
 )
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
+from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
-from payments_async.journal import Journal, State
+from payments_async.journal import Journal
 
 
 async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: AnyBatch = None) -> Exit:
-    """Show how a batch stands, and the orders that need a person; without --batch-id, all batches of the journal.
+    """Show how a batch stands, and why orders need a person or are not paid; without --batch-id, all batches.
 
     Example: payments-async bulk status --journal payroll.sqlite --batch-id payroll-2026-11
     """
@@ -32,8 +31,8 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             return await _show_all(screen, held)
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
-        found = await needing(held, [name], (State.PARKED, State.UNKNOWN))
-        unpaid = await unpaid_of(held, name, progress)
+        needing = await reasons(held, name, "needs a person", progress)
+        unpaid = await reasons(held, name, "not paid", progress)
         strangers = await held.unmatched_events()
         currency = await currency_of(held, name)
         kept, deadlines = await held.archives(), await held.listing_words()
@@ -43,12 +42,11 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     if run.archived:
         screen.say(f"\nOf these, {counted(run.archived, 'order')} ended long ago and left the journal for an archive:")
         show_archives(screen, kept)
-    if found:
-        screen.say("\n[bold magenta]Need a person[/]")
-        show_entries(screen, found)
-        if len(found) == SHOWN:
-            screen.say("there may be more; `payments-async bulk report` shows them all")
-    show_unpaid(screen, unpaid, progress)
+    show_reasons(screen, "Need a person", "magenta", needing)
+    show_reasons(screen, "Not paid, and why", "red", unpaid)
+    if needing or unpaid:
+        screen.say("\nEach of them, in a table and on a page:")
+        screen.command(command_line("bulk report", journal=journal, batch_id=name))
     if deadlines:
         screen.say(f"\nListing deadline: {quoted(deadlines_in_words(deadlines) or '')}")
     if strangers:
@@ -63,14 +61,8 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             "ready": run.ready,
             "digest": run.source_digest,
             "progress": progress_document(progress),
-            "need_a_person": [
-                {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
-                for one, _ in found
-            ],
-            "not_paid": [
-                {"request_id": one.request_id, "state": one.state, "amount": one.amount, "why": why}
-                for one, why in unpaid
-            ],
+            "need_a_person": reasons_document(needing),
+            "not_paid": reasons_document(unpaid),
             "unmatched_notifications": strangers,
             "listing_deadlines": deadlines,
             "chunks_in_quarantine": run.quarantined,
