@@ -531,7 +531,7 @@ _WORD_WAITS = _changed(
     resolve(commit, "second journal\"""",
 )
 # ... and is let out by lists that show nothing of its own: it has nothing that a list could show
-_LET_OUT = _changed("outbox/_sweeps.py", "clean=bool(window.days),", "clean=True,")
+_LET_OUT = _changed("outbox/_scans.py", "clean=bool(window.days),", "clean=True,")
 _SECOND = _listed("second-journal-unsaid")
 _COUNT = _listed("copy-that-went-on-goes-unnoticed", "count-goes-unnoticed")
 _GRACE = _changed(
