@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted, transaction_id
@@ -88,6 +88,23 @@ async def test_a_load_that_a_clock_ahead_has_begun_keeps_nobody_waiting(journal:
     with pytest.raises(LoadBusy):
         await journal.load(BATCH, stalls(), owner="stalled")
     assert [3] == totals
+
+
+async def test_a_load_that_a_clock_ahead_has_begun_is_told_of_as_unfinished(journal: Journal, clock: Clock) -> None:
+    """The outbox that is to send the batch says so at once, and not a day later."""
+    await journal.open_outbox("shop", IDENTITY)
+    await journal.open_run(BATCH, IDENTITY, outbox="shop")
+    told: list[Sequence[str]] = []
+
+    async def stalls() -> AsyncIterator[Order]:
+        told.append((await journal.held_up("shop")).unloaded)
+        yield order(0)
+        clock.pass_(-86400)
+        told.append((await journal.held_up("shop")).unloaded)
+
+    clock.pass_(86400)
+    await journal.load(BATCH, stalls(), owner="stalled")
+    assert [(), (BATCH,)] == told
 
 
 async def test_a_load_that_was_refused_keeps_nobody_waiting(journal: Journal) -> None:

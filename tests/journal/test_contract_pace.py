@@ -132,6 +132,7 @@ async def test_a_process_that_asked_for_a_low_rate_is_gone(journal: Journal, clo
     clock.pass_(ahead)
     await journal.name_rate("gone", 1.0, lease=30)
     clock.pass_(-ahead)
+    assert (() if ahead else (1.0,)) == (await journal.pace()).named
     assert (9.0 if ahead else 1.0) == (await journal.name_rate("here", 9.0, lease=30)).rate
     clock.pass_(30)
     assert SharedPace(rate=9.0, named=(9.0,)) == await journal.name_rate("here", 9.0, lease=30)

@@ -11,6 +11,7 @@ import msgspec
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._leases import is_ahead
 
 INBOX, OUTBOX = "inbox", "outbox"  # the two queues: about events, by their id; about changes, by theirs
 _BEYOND = 1 << 63
@@ -19,9 +20,10 @@ _BLOCK = 40  # rows in one statement: every number of them is a statement of its
 _MOST = 512  # ... that is made for a number of ids
 _LONGEST = 900.0  # seconds; what is due later than that is looked at, whether a clock that was ahead made it so
 _DUE = "queue = ? AND topic = ? AND status = 'pending' AND due_at"
-_AHEAD = f"{_DUE} > ? AND due_at > ? + span"
+_IS_AHEAD = is_ahead("due_at", "span")
+_AHEAD = f"{_DUE} > ? AND {_IS_AHEAD}"
 _ANY = "EXISTS (SELECT 1 FROM delivery WHERE queue = '{queue}' AND topic = {topic} AND status = 'pending' AND due_at"
-_ARE_DUE = f"({_ANY} <= ?) OR {_ANY} > ? AND due_at > ? + span))"
+_ARE_DUE = f"({_ANY} <= ?) OR {_ANY} > ? AND {_IS_AHEAD}))"
 _OLDEST = f"SELECT due_at, about FROM delivery WHERE {_DUE} <= ? ORDER BY due_at, about LIMIT ?"  # noqa: S608
 _LEASE = """UPDATE delivery SET owner = ?, holder = ?, due_at = ?, span = ?
     WHERE queue = ? AND about IN ({marks}) AND status = 'pending'"""

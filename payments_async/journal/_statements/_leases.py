@@ -1,4 +1,4 @@
-"""Leases by name: what one of all who share a journal does for now, and who that is."""
+"""Leases by name: what one of all who share a journal does for now, and who that is; and when any lease is over."""
 
 from __future__ import annotations
 
@@ -8,8 +8,29 @@ from payments_async.journal._statements._entries import Commit
 DUTY, LOAD, RATE = "duty", "load", "rate"  # what they are for: a duty, by its name; a batch; a rate, by who names it
 _NAMED = "kind = ? AND key = ?"
 _IS_MINE = "lease.owner = ? AND coalesce(lease.holder, '') = ?"
-# one that ends later than any can was taken by a clock that was ahead
-_IS_OVER = "(until <= ? OR until > ? + span)"
+
+
+def is_ahead(until: str, span: str) -> str:
+    """The condition that a lease ends later than any can: a clock that was ahead has taken it; for ``(now,)``.
+
+    Args:
+        until: The column of its end, in Unix seconds.
+        span: That of how long it was taken for, in seconds.
+    """
+    return f"{until} > ? + {span}"
+
+
+def is_over(until: str, span: str) -> str:
+    """The condition that another may have a lease; for ``(now, now)``."""
+    return f"({until} <= ? OR {is_ahead(until, span)})"
+
+
+def ends_at(until: str, span: str) -> str:
+    """When a lease ends: one that a clock ahead has taken lasts for its own length from now on; for ``(now, now)``."""
+    return f"CASE WHEN {is_ahead(until, span)} THEN ? + {span} ELSE {until} END"
+
+
+_IS_OVER = is_over("until", "span")
 
 
 def holder_of(connection: Connection | Commit, kind: str, key: str, now: float) -> tuple[str, float] | None:
@@ -38,7 +59,7 @@ def take(
         f"""INSERT INTO lease (kind, key, owner, holder, token, until, span, rate) VALUES (?, ?, ?, ?, 1, ?, ?, ?)
         ON CONFLICT (kind, key) DO UPDATE SET owner = excluded.owner, holder = excluded.holder,
         token = lease.token + 1, until = excluded.until, span = excluded.span, rate = excluded.rate
-        WHERE lease.until <= ? OR lease.until > ? + lease.span OR ({_IS_MINE}) RETURNING token""",  # noqa: S608
+        WHERE {is_over("lease.until", "lease.span")} OR ({_IS_MINE}) RETURNING token""",  # noqa: S608
         (kind, key, owner, holder, commit.now + lease, lease, rate, commit.now, commit.now, owner, holder or ""),
     ).fetchone()
     return None if taken is None else int(taken[0])

@@ -49,7 +49,10 @@ def pace(connection: Connection | Commit, now: float) -> SharedPace:
     """How fast all may send."""
     row = connection.execute("SELECT rate, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
     rate, cool_at, cool_for, why = row or (None, 0.0, 0.0, None)
-    named = connection.execute("SELECT rate FROM lease WHERE kind = ? AND until > ?", (RATE, now)).fetchall()
+    named = connection.execute(
+        f"SELECT rate FROM lease WHERE kind = ? AND NOT {_leases.is_over('until', 'span')}",  # noqa: S608
+        (RATE, now, now),
+    ).fetchall()
     return _shared(rate, now, cool_at, cool_for, why, sorted({asked for (asked,) in named}))
 
 

@@ -54,7 +54,7 @@ from payments_async.journal._statements._evidence import (
     record_evidence,
 )
 from payments_async.journal._statements._history import look_earlier, void_sweeps
-from payments_async.journal._statements._leases import leave_all
+from payments_async.journal._statements._leases import ends_at, is_ahead, is_over, leave_all
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._states import IN_DOUBT, UNSENT, News, State, next_state
 from payments_async.journal._weighing import weigh_answer
@@ -66,6 +66,8 @@ _DIED = "its process died before a byte of it left"
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
     news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
 }
+_LEASE = ("lease_until", "lease")  # of a chunk: its end, and how long it was taken for
+_IS_AHEAD, _IS_OVER, _ENDS_AT = is_ahead(*_LEASE), is_over(*_LEASE), ends_at(*_LEASE)
 # The rules of a permit, and of the usual end of an attempt. They are written nowhere else.
 _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"  # only an open chunk has an owner
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
@@ -154,8 +156,7 @@ def release_chunk(commit: Commit, chunk: Chunk) -> None:
 def is_expired(connection: Connection, now: float) -> bool:
     """Whether the lease of any chunk ran out, or ends later than any lease can."""
     found = connection.execute(
-        """SELECT 1 FROM chunk WHERE state = 'open' AND owner IS NOT NULL
-        AND (lease_until <= ? OR lease_until > ? + lease) LIMIT 1""",
+        f"SELECT 1 FROM chunk WHERE state = 'open' AND owner IS NOT NULL AND {_IS_OVER} LIMIT 1",  # noqa: S608
         (now, now),
     ).fetchone()
     return found is not None
@@ -225,29 +226,27 @@ def chunks(connection: Connection, batch_id: str, now: float) -> Chunks:
     """How the chunks of a batch stand."""
     run = _ready_run(connection, batch_id)
     open_, leased, done, quarantined, expiry = connection.execute(
-        """SELECT count(*) FILTER (WHERE state = 'open' AND NOT held), count(*) FILTER (WHERE state = 'open' AND held),
+        f"""SELECT count(*) FILTER (WHERE state = 'open' AND NOT held), count(*) FILTER (WHERE state = 'open' AND held),
         count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state = 'quarantined'),
         min(ends) FILTER (WHERE state = 'open' AND held)
-        FROM (SELECT state, CASE WHEN lease_until > ? + lease THEN ? + lease ELSE lease_until END AS ends,
-        lease_until > ? AS held FROM chunk WHERE run = ?) AS chunks""",
+        FROM (SELECT state, {_ENDS_AT} AS ends, lease_until > ? AS held FROM chunk WHERE run = ?) AS chunks""",  # noqa: S608
         (now, now, now, run),
     ).fetchone()
     standing = Chunks(open=open_, leased=leased, done=done, quarantined=quarantined)
     if expiry is None:
         return standing
     (owner,) = connection.execute(
-        """SELECT owner FROM chunk WHERE run = ? AND state = 'open'
-        AND CASE WHEN lease_until > ? + lease THEN ? + lease ELSE lease_until END = ?""",
+        f"SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND {_ENDS_AT} = ?",  # noqa: S608
         (run, now, now, expiry),
     ).fetchone() or (None,)
     return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
 
 
 def _cap_leases(commit: Commit, run: int | None) -> None:
-    """A lease that ends later than any lease can was taken by a clock that was ahead: its own length is waited for."""
+    """Let leases that a clock ahead has taken end after their own length."""
     commit.execute(
-        """UPDATE chunk SET lease_until = ? + lease
-        WHERE owner IS NOT NULL AND lease_until > ? + lease AND coalesce(? = run, TRUE)""",  # only open ones have one
+        f"""UPDATE chunk SET lease_until = ? + lease
+        WHERE owner IS NOT NULL AND {_IS_AHEAD} AND coalesce(? = run, TRUE)""",  # noqa: S608 - only open ones have one
         (commit.now, commit.now, run),
     )
 

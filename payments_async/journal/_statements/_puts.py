@@ -62,6 +62,7 @@ from payments_async.journal._statements._entries import (
 )
 from payments_async.journal._statements._evidence import apply, open_chunk_of, resolve
 from payments_async.journal._statements._history import is_looked_for, look_earlier
+from payments_async.journal._statements._leases import is_over
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import (
@@ -656,9 +657,9 @@ def held_up(connection: Connection, name: str, now: float) -> HeldUp:
         (name,),
     ).fetchone()
     unloaded = connection.execute(
-        """SELECT batch_id FROM run WHERE outbox = ? AND state = 'loading' AND NOT EXISTS (SELECT 1 FROM lease l
-        WHERE l.kind = 'load' AND l.key = run.batch_id AND l.until > ?) ORDER BY id""",
-        (name, now),
+        f"""SELECT batch_id FROM run WHERE outbox = ? AND state = 'loading' AND NOT EXISTS (SELECT 1 FROM lease l
+        WHERE l.kind = 'load' AND l.key = run.batch_id AND NOT {is_over("l.until", "l.span")}) ORDER BY id""",  # noqa: S608
+        (name, now, now),
     ).fetchall()
     return HeldUp(quarantined=quarantined, unloaded=tuple(batch_id for (batch_id,) in unloaded))
 
