@@ -57,7 +57,7 @@ PINNED = {
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Change Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
         Heard Hearing HeldUp Laid ListingWord Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed
-        RULES RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
+        RULES RawNotification Receipt SAID SharedPace StoredEvent Turns Verdict Waiting next_state
         why_not_approved
     """,
     "payments_async.otel": """

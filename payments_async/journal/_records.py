@@ -837,17 +837,6 @@ class Turns:
     pace: SharedPace
 
 
-@frozen(kw_only=True)
-class Sighting:
-    """A transaction that a list has shown, and whose order the journal does not hold."""
-
-    request_id: str
-    transaction_id: str
-    news: News
-    amount: Decimal | None = None
-    currency: str | None = None
-
-
 class OpenOrder(NamedTuple):
     """An order without a final outcome; a hundred thousand of them are in memory at a time.
 

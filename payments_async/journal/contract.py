@@ -48,7 +48,6 @@ from payments_async.journal._records import (
     Permit,
     Placed,
     SharedPace,
-    Sighting,
     Turns,
     Waiting,
 )
@@ -85,7 +84,6 @@ __all__ = [
     "Receipt",
     "SAID",
     "SharedPace",
-    "Sighting",
     "StoredEvent",
     "Turns",
     "Verdict",

@@ -21,7 +21,7 @@ from payments_async._values.spill import SpillTable, ids
 from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
-from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
+from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity
 from payments_async.journal._states import CONFIRMED, News, State, next_state
 from payments_async.outbox._targets import (
     ListedTransaction,
@@ -375,7 +375,7 @@ class ListScanner:
         )
         if self.remembers:
             unheard = [row for one, rows_ in named.items() if one not in orders and one not in gone for row in rows_]
-            await self.journal.note_sightings([sighting for row in unheard if (sighting := _sighting_of(row))])
+            await self.journal.note_sightings([evidence_of(row, "list") for row in unheard])
 
     async def _all_of(
         self,
@@ -457,20 +457,6 @@ class ListScanner:
         key = plain_id(order.request_id)
         beginnings = (f"#{key[:length]}" for length in range(1, len(key) + 1))
         return bool(self.unclaimed.find([magnitude_text(order.amount), magnitude_text(None), *beginnings]))
-
-
-def _sighting_of(row: Transaction) -> Sighting | None:
-    """A row of whose order the journal knows nothing, as it is remembered."""
-    if row.request_id is None:
-        return None
-    seen = evidence_of(row, "list")
-    return Sighting(
-        request_id=row.request_id,
-        transaction_id=row.transaction_id,
-        news=seen.news,
-        amount=row.amount,
-        currency=row.currency,
-    )
 
 
 def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:

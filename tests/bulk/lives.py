@@ -50,14 +50,16 @@ from payments_async.journal import (
     State,
     _states,
 )
-from payments_async.journal.contract import Evidence, Sighting, Verdict
+from payments_async.journal.contract import Evidence, Verdict
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Execution, Fault, Sandbox
 
 BATCH = "a life"
 TOLD = "an outbox"
 SHOP = "a shop"
-STRANGER = Sighting(request_id="of another machine", transaction_id="t-1", news=News.LOOKED_UP_PROCESSING)
+STRANGER = Evidence(
+    source="list", request_id="of another machine", transaction_id="t-1", news=News.LOOKED_UP_PROCESSING
+)
 COUNT = 6
 MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becomes of each order
 LEASE = 0.5  # seconds

@@ -15,7 +15,7 @@ from cli.commands import Run
 
 from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionSucceeded
 from payments_async.journal import News, SqliteJournal
-from payments_async.journal.contract import Evidence, RawNotification, Sighting
+from payments_async.journal.contract import Evidence, RawNotification
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--journal", "j.sqlite", "--batch-id", "november")
@@ -298,7 +298,8 @@ async def test_an_order_that_nobody_here_has_ordered(run: Run, batch: None) -> N
 async def test_an_order_that_a_list_has_shown(run: Run, batch: None) -> None:
     """The service's list had it before anybody here knew of it."""
     async with SqliteJournal("j.sqlite") as journal:
-        seen = Sighting(
+        seen = Evidence(
+        source="list",
             request_id="str-2", transaction_id="t-8", news=News.LOOKED_UP_SUCCESSFUL, amount=Decimal(700),
             currency="UGX",
         )  # fmt: skip

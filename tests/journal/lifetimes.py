@@ -50,7 +50,6 @@ from payments_async.journal.contract import (
     Evidence,
     Outcome,
     Permit,
-    Sighting,
     Verdict,
 )
 
@@ -247,7 +246,8 @@ async def shop(journal: Journal, world: Path, owner: str) -> None:
     """What applications and persons ask of an outbox: orders are put, one of which a list has shown, and one sent."""
     await journal.open_outbox(SHOP, IDENTITY)
     shown = order(2, batch=SHOP)
-    seen = Sighting(
+    seen = Evidence(
+        source="list",
         request_id=shown.request_id,
         transaction_id=transaction_id(200),
         news=News.LOOKED_UP_SUCCESSFUL,

@@ -45,7 +45,7 @@ from payments_async.journal import (
     State,
     archive_orders,
 )
-from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Permit, Receipt, Sighting
+from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Permit, Receipt
 
 DAY = 86_400.0
 SHOP = "shop"
@@ -398,8 +398,8 @@ async def test_what_a_list_has_shown_of_an_order_leaves_with_it(
         await journal.open_outbox(SHOP, IDENTITY)
         await journal.note_sightings(
             [
-                Sighting(request_id=one.request_id.upper(), transaction_id=transaction_id(place), amount=one.amount,
-                         currency="UGX", news=News.LOOKED_UP_SUCCESSFUL)
+                Evidence(source="list", request_id=one.request_id.upper(), transaction_id=transaction_id(place),
+                         amount=one.amount, currency="UGX", news=News.LOOKED_UP_SUCCESSFUL)
                 for place, one in enumerate(seen)
             ]
         )  # fmt: skip

@@ -33,10 +33,10 @@ from payments_async.journal.contract import (
     Chunk,
     ClaimedOrder,
     Doubt,
+    Evidence,
     NotPermitted,
     Outcome,
     Permit,
-    Sighting,
 )
 
 SHOP = "shop"
@@ -528,9 +528,10 @@ async def test_a_notification_that_came_first(shop: Journal) -> None:
     assert {"parked": 1} == await counted(shop)
 
 
-def sighting(number: int = 1, *, amount: str | None = "1001.50", request_id: str | None = None) -> Sighting:
+def sighting(number: int = 1, *, amount: str | None = "1001.50", request_id: str | None = None) -> Evidence:
     """What a list shows of the order of that number."""
-    return Sighting(
+    return Evidence(
+        source="list",
         request_id=request_id or order(number).request_id,
         transaction_id=transaction_id(number),
         news=News.LOOKED_UP_SUCCESSFUL,

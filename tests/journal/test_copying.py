@@ -37,7 +37,7 @@ from payments_async.journal import (
     StillWorked,
     copy_journal,
 )
-from payments_async.journal.contract import Outcome, Sighting
+from payments_async.journal.contract import Evidence, Outcome
 
 TESTS = Path(__file__).parent.parent
 WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
@@ -122,12 +122,14 @@ async def furnish(move: Move, folder: Path, patch: pytest.MonkeyPatch) -> Move:
     return move
 
 
-def _sighting() -> Sighting:
-    fields: dict[str, Any] = {
-        "request_id": "stranger-1", "transaction_id": "t-1", "news": "looked_up_successful", "amount": None,
-        "currency": "UGX",
-    }  # fmt: skip
-    return Sighting(**{field.name: fields.get(field.name, 1.0) for field in attrs.fields(Sighting)})
+def _sighting() -> Evidence:
+    return Evidence(
+        news=News.LOOKED_UP_SUCCESSFUL,
+        source="list",
+        request_id="stranger-1",
+        transaction_id="t-1",
+        currency="UGX",
+    )
 
 
 def all_rows(move: Move, journal: Journal) -> dict[str, list[Any]]:

@@ -21,7 +21,7 @@ from journal.factories import IDENTITY, Clock, order, transaction_id
 from payments_async import PayoutOrder
 from payments_async.journal import LeaseLost, News, OrdersDiffer, State
 from payments_async.journal._records import Placed
-from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit, Sighting
+from payments_async.journal.contract import Chunk, ClaimedOrder, Evidence, Outcome, Permit
 
 SHOP = "shop"
 NUMBERS = st.integers(0, 5)
@@ -42,9 +42,10 @@ class Known:
     permits: int = 0
 
 
-def shown(about: PayoutOrder, transaction: str) -> Sighting:
+def shown(about: PayoutOrder, transaction: str) -> Evidence:
     """What a list says of an order."""
-    return Sighting(
+    return Evidence(
+        source="list",
         request_id=about.request_id,
         transaction_id=transaction,
         news=News.LOOKED_UP_SUCCESSFUL,

@@ -26,7 +26,7 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal.contract import Evidence, Outcome, Sighting
+from payments_async.journal.contract import Evidence, Outcome
 
 SHOP = "shop"
 MEANT = Adoption(who="Grace", why="two branches")
@@ -153,7 +153,8 @@ async def test_a_notification_in_other_letters_is_about_the_order(
 
 async def test_what_a_list_has_shown_in_other_letters_is_not_sent(journal: Journal) -> None:
     """Also where small letters of another alphabet were listed."""
-    seen = Sighting(
+    seen = Evidence(
+        source="list",
         request_id="\u00e9a-1",
         transaction_id=transaction_id(),
         news=News.LOOKED_UP_SUCCESSFUL,

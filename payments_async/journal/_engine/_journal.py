@@ -85,7 +85,6 @@ from payments_async.journal._records import (
     Run,
     RunIdentity,
     SharedPace,
-    Sighting,
     Standing,
     Sweep,
     Turns,
@@ -711,8 +710,12 @@ class Journal:
         """
         return await self._read(_puts.waiting, name, self._database.now(), owner)
 
-    async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
-        """Remember what a list has shown and the journal does not hold; ``put`` finds it there."""
+    async def note_sightings(self, sightings: Sequence[Evidence]) -> None:
+        """Remember what a list has shown and the journal does not hold; ``put`` finds it there.
+
+        Args:
+            sightings: Those that name no request id, or no transaction, are left out.
+        """
         if sightings:
             await self._submit("note_sightings", _puts.note_sightings, sightings)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
@@ -33,7 +32,6 @@ from payments_async.journal._records import (
     Remains,
     Row,
     RunIdentity,
-    Sighting,
     Waiting,
     body_digest,
     check_named,
@@ -76,7 +74,6 @@ from payments_async.journal._statements._permits import (
 )
 from payments_async.journal._states import UNSENT, UNSETTLED, News, State
 
-_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no database can keep it
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 _SIZES = (64, 16, 4, 1)  # orders in one statement
 _ROW = f"({', '.join('?' * 14)})"
@@ -580,27 +577,28 @@ def doubt(commit: Commit) -> None:
 # What a list showed that the journal does not hold
 
 
-def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
+def note_sightings(commit: Commit, sightings: Sequence[Evidence]) -> None:
     """Remember what a list has shown and the journal does not hold: it may have forgotten it.
 
     An order that was put since that was asked is told of it at once: else it would be sent. What no order of ours can
     be called is somebody else's, and no index takes every length of it.
     """
-    sightings = [one for one in sightings if _can_be_ours(one.request_id)]
-    if not sightings:
+    ours = [(plain_id(one.request_id), one) for one in sightings if one.request_id and _can_be_ours(one.request_id)]
+    if not ours:
         return
     commit.connection.executemany(
         """INSERT INTO sighting (request_key, transaction_id, news, amount, currency, at) VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT DO NOTHING""",
         (
             (
-                *(plain_id(one.request_id), one.transaction_id, one.news),
+                *(key, one.transaction_id, one.news),
                 *(None if one.amount is None else format(one.amount, "f"), one.currency, commit.now),
             )
-            for one in sightings
+            for key, one in ours
+            if one.transaction_id is not None
         ),
     )
-    marks, keys = marks_for([plain_id(one.request_id) for one in sightings])
+    marks, keys = marks_for([key for key, _ in ours])
     held = commit.execute(f"SELECT {COLUMNS} FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
     rows = {plain_id(row.request_id): row for row in map(row_of, held.fetchall())}
     for key, sighting in _sightings(commit, rows).items():
@@ -610,7 +608,7 @@ def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
 
 def _can_be_ours(request_id: str) -> bool:
     """Whether an order of that id can be put."""
-    return len(request_id.strip()) <= LONGEST_ID and not _HALF.search(request_id)
+    return len(request_id.strip()) <= LONGEST_ID
 
 
 def strangers(connection: Connection, name: str) -> int:
