@@ -80,8 +80,10 @@ async def notify(intake: Intake, request: web.BaseRequest, token: str | None = N
             return await written(request, body)
     query = request.raw_path.partition("?")[2]
     certificate = partial(_certificate, request) if intake.verifies else None
-    answer = await intake.take(sender, body, query, headers, peer, certificate)
-    return TakenResponse(body=answer.body, headers=_JSON) if answer.status == 200 else await written(request, answer)
+    taken = await intake.take(sender, body, query, headers, peer, certificate)
+    if isinstance(taken, Answer):
+        return await written(request, taken)
+    return TakenResponse(body=intake.message(taken), headers=_JSON)
 
 
 class TakenResponse(web.Response):

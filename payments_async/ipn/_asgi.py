@@ -76,7 +76,8 @@ class AsgiApp:
         if isinstance(body, Answer):
             return body
         query = scope["query_string"].decode(errors="surrogateescape")
-        return await intake.take(sender, body, query, headers, peer, lambda: _certificate(scope))
+        taken = await intake.take(sender, body, query, headers, peer, lambda: _certificate(scope))
+        return taken if isinstance(taken, Answer) else intake.answer(taken)
 
 
 def mount(app: Any, path: str, alone: AsgiApp, below: AsgiApp, running: AbstractAsyncContextManager[object]) -> None:
