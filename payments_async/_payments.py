@@ -63,7 +63,7 @@ class Payments:
         Raises:
             TypeError, ValueError: A part is of another kind, or belongs to another journal or session.
         """
-        check_instance("session", session, PaymentsSession, "PaymentsSession(...) or PaymentsSession.from_env()")
+        check_instance("session", session, PaymentsSession, "a PaymentsSession, such as PaymentsSession.from_env()")
         check_instance("journal", journal, (Journal, str, Path), "a journal, the path of its file, or a DSN")
         journal = journal if isinstance(journal, Journal) else journal_at(journal)
         if receiver is None:

@@ -214,7 +214,7 @@ def _no_journal(session: PaymentsSession, journal: SqliteJournal) -> Any:
         (_strange_receiver, ValueError, "receiver: make it of this journal"),
         (_strange_outbox, ValueError, "outbox: make it of this journal"),
         (_strange_session, ValueError, "outbox: make it of this session"),
-        (_swapped, TypeError, r"session: expected PaymentsSession\(...\) .* not SqliteJournal"),
+        (_swapped, TypeError, r"session: expected a PaymentsSession, .* not SqliteJournal"),
         (_no_journal, TypeError, "journal: expected a journal, the path of its file, or a DSN, not NoneType"),
     ],
 )

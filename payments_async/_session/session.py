@@ -380,6 +380,11 @@ class PaymentsSession:
             raise RuntimeError(f"made by with_options, this is {what} with the session that it was made from, alone")
 
 
+def check_session(value: object) -> None:
+    """It is a session: where a session and a journal are handed in, they are easily swapped. Raises ``TypeError``."""
+    check_instance("payments", value, PaymentsSession, "a PaymentsSession, such as PaymentsSession.from_env()")
+
+
 def executor_of(payments: PaymentsSession) -> Executor:
     """What executes the calls of a session: for the rooms of this package that need more of it than its users."""
     return payments._executor

@@ -15,7 +15,7 @@ from payments_async._session.executor import Executor
 from payments_async._session.lists import Listing, Reader
 from payments_async._session.statuses import listed, read_statuses
 from payments_async._values.amounts import currency_key
-from payments_async._values.checks import check_patience
+from payments_async._values.checks import check_instance, check_patience
 from payments_async._values.errors import (
     AuthenticationFailed,
     IncompleteListing,
@@ -266,9 +266,14 @@ class Transactions:
             TimeoutError: When nothing told a final status in time. The order may end at any time after.
         """
         check_patience("timeout", timeout)
+        check_instance("acceptance", acceptance, (Acceptance, str), "an Acceptance, or the request id")
         sought = self._sought(acceptance, order, since)
-        async with asyncio.timeout(timeout):
-            settlement = await self._first_to_tell(sought, receiver)
+        try:
+            async with asyncio.timeout(timeout):
+                settlement = await self._first_to_tell(sought, receiver)
+        except TimeoutError as error:
+            words = f"order {sought.request_id} has no final status after {timeout} s: wait again, never send it again"
+            raise TimeoutError(words) from error
         if (accepted := sought.found(settlement)) is not None:
             self._executor.note_evidence(sought.request_id, accepted)
         return settlement

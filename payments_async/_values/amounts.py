@@ -50,6 +50,8 @@ def _exact(value: object) -> Decimal:
         case int():
             return Decimal(value)
         case str():
+            if value[:1] == "-" and _PLAIN.fullmatch(value[1:]):
+                return Decimal(value)  # refused as any number below zero is
             if not _PLAIN.fullmatch(value):
                 raise ValueError("amount: not a plain decimal number; write digits and one point, as in '1500.50'")
             return Decimal(value)

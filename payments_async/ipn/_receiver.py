@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
-from payments_async._values.checks import check_patience
+from payments_async._values.checks import check_filled, check_instance, check_patience
 from payments_async._values.handlers import HandlerPolicy
 from payments_async._values.observing import Observer, guarded
 from payments_async._wire.dialect import Dialect
@@ -109,6 +109,12 @@ class Receiver:
         random: Callable[[], float] = chance.random,
         observer: Observer | None = None,
     ) -> None:
+        if inbox is not None and (isinstance(inbox, type) or not hasattr(inbox, "receive")):
+            given = f"the class {inbox.__name__}" if isinstance(inbox, type) else type(inbox).__name__
+            raise TypeError(f"inbox: expected a journal, such as SqliteJournal('payments.sqlite'), not {given}")
+        if confirm is not None and not hasattr(confirm, "transactions"):
+            raise TypeError(f"confirm: expected the PaymentsSession to ask, not {type(confirm).__name__}")
+        check_instance("policy", policy, HandlerPolicy, "HandlerPolicy(...)")
         router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
         observer = guarded(observer)
         if observer is not None:
@@ -418,10 +424,15 @@ class Receiver:
         """
         if timeout is not None:
             check_patience("timeout", timeout)
+        wanted = check_filled("request_id", request_id)
         known = None if transaction_id is None else plain_transaction_id(transaction_id)
         look_up = self._intake.way.final_events
-        async with asyncio.timeout(timeout):
-            return await self._waiters.wait(request_id, transaction_id=known, when=when, look_up=look_up)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._waiters.wait(wanted, transaction_id=known, when=when, look_up=look_up)
+        except TimeoutError as error:
+            words = f"no final notification of order {wanted} came within {timeout} s; it may come at any time"
+            raise TimeoutError(words) from error
 
     async def replay(self, event_id: int | None = None) -> int:
         """Handle one dead letter again, or all of them, and tell how many.

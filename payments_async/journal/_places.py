@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Never
 
+from payments_async._values.checks import check_instance
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._records import Adoption
 from payments_async.journal._sqlite._journal import SqliteJournal
@@ -44,6 +45,11 @@ def postgres_journal() -> type[PostgresJournal]:
         words = "a journal in PostgreSQL needs psycopg: pip install 'payments-async[postgres]'"
         raise ModuleNotFoundError(words, name="psycopg") from error
     return PostgresJournal
+
+
+def check_journal(value: object) -> None:
+    """It is a journal: a path is easily handed in instead of one. Raises ``TypeError``."""
+    check_instance("journal", value, Journal, "a journal, such as SqliteJournal('payments.sqlite')")
 
 
 class NoPostgresJournal:

@@ -25,8 +25,15 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 import attrs
 
-from payments_async._session.session import PaymentsSession, executor_of
-from payments_async._values.checks import check_filled, check_instance, check_number, check_patience, check_whole
+from payments_async._session.session import PaymentsSession, check_session, executor_of
+from payments_async._values.checks import (
+    check_callable,
+    check_filled,
+    check_instance,
+    check_number,
+    check_patience,
+    check_whole,
+)
 from payments_async._values.deadlines import Deadlines
 from payments_async._values.errors import InvalidOrder
 from payments_async._values.handlers import HandlerPolicy
@@ -37,6 +44,7 @@ from payments_async._wire.models import Acceptance
 from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
+from payments_async.journal._places import check_journal
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,
@@ -137,16 +145,19 @@ class Outbox:
         grace: float = GRACE,
         now: Callable[[], float] = time.time,
     ) -> None:
-        if not name.strip():
-            raise ValueError("name: must not be empty")
+        check_session(payments)
+        check_journal(journal)
+        check_filled("name", name)
+        check_instance("policy", policy, HandlerPolicy, "HandlerPolicy(...)")
+        check_callable("now", now, "a function that gives Unix seconds")
         check_whole("concurrency", concurrency, 1)
         if rate is not None:
             check_number("rate", rate, above_zero=True, unit="orders a second")
         for field, seconds in (("lease", lease), ("grace", grace)):
             check_number(field, seconds, unit="seconds")
-        if fuse is not None and fuse.max_total is not None:
+        if fuse is not None and check_instance("fuse", fuse, Fuse, "Fuse(...)").max_total is not None:
             raise ValueError("max_total: an outbox has no end; use max_per_day")
-        if receiver is not None and receiver.inbox is not journal:
+        if receiver is not None and getattr(receiver, "inbox", None) is not journal:
             raise ValueError("receiver: its inbox must be this journal, so that notifications settle the orders in it")
         self._payments = payments
         self._journal = journal

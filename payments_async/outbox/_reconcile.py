@@ -10,7 +10,7 @@ from itertools import chain, islice
 import attrs
 
 from payments_async._session.lists import Reader, Reading
-from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._session.session import PaymentsSession, check_session, executor_of
 from payments_async._session.statuses import Statuses, read_statuses
 from payments_async._values.errors import AuthenticationFailed, PaymentsError
 from payments_async._values.frozen import frozen
@@ -20,6 +20,7 @@ from payments_async._wire.events import TransactionEvent
 from payments_async._wire.models import Acceptance, Transaction, TransactionStatus
 from payments_async._wire.status_codes import STATUS_CODES
 from payments_async.journal import Journal, OrderUnknown
+from payments_async.journal._places import check_journal
 from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Evidence, Sweep
 from payments_async.journal._states import CONFIRMED, OPEN, News, State
 from payments_async.outbox._absences import Absences, unproven
@@ -162,6 +163,8 @@ async def reconcile(
         OrderUnknown: The journal holds no order ``request_id``.
         WrongAccount: The session is one of another account, whose list would prove nothing here.
     """
+    check_session(payments)
+    check_journal(journal)
     await check_account(payments, journal)
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience, abreast=PAGES_ABREAST)
     absences = Absences(payments=payments, grace=grace, lists=sweeps, interval=interval, clock=clock, ticks=clock)

@@ -10,18 +10,20 @@ import socket
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
+from os import PathLike
 from typing import Literal, get_args
 
 import attrs
 
 from payments_async._session.lists import Reader
-from payments_async._session.session import PaymentsSession, executor_of
-from payments_async._values.checks import check_number
+from payments_async._session.session import PaymentsSession, check_session, executor_of
+from payments_async._values.checks import check_filled, check_number
 from payments_async._values.errors import AuthenticationFailed, PaymentsError
 from payments_async._values.observing import watched
 from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy, OrdersDiffer
+from payments_async.journal._places import check_journal
 from payments_async.journal._records import GRACE, INTERVAL, Adoption, Run
 from payments_async.journal._states import State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
@@ -112,6 +114,11 @@ async def run_batch(
         RunUnknown: ``orders`` is ``None`` and the journal does not hold the batch, or not all of it.
         JournalUnavailable: The journal cannot be written. What was under way was finished.
     """
+    check_session(payments)
+    check_journal(journal)
+    check_filled("batch_id", batch_id)
+    if isinstance(orders, str | bytes | PathLike):
+        raise TypeError("orders: expected orders, not a file's name: pass (await read_batch(path)).orders")
     _check_settings(look_first, fuse, concurrency, rate)
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
     identity = account_of(payments)

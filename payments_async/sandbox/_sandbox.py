@@ -81,6 +81,8 @@ class Sandbox:
     ) -> None:
         self._prefix = prefix.rstrip("/")
         self._host, self._port, self._tls = host, port, ssl
+        if clock is not None and not hasattr(clock, "now"):
+            raise TypeError(f"clock: expected a clock, such as ManualClock(), not {type(clock).__name__}")
         self._clock = SystemClock() if clock is None else clock
         settings = Settings(
             quirks=quirks,

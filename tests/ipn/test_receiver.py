@@ -749,7 +749,7 @@ async def test_without_an_inbox_there_are_no_dead_letters() -> None:
         await Receiver().replay()
 
 
-@pytest.mark.parametrize(("inbox", "brings"), [("", "False"), ("inbox=object()", "True")])
+@pytest.mark.parametrize(("inbox", "brings"), [("", "False"), ("inbox=type('Inbox', (), {'receive': None})()", "True")])
 def test_a_receiver_brings_the_journal_only_where_it_has_an_inbox(inbox: str, brings: str) -> None:
     """Half of what the import would cost is the journal's."""
     look = (

@@ -105,7 +105,7 @@ def test_nothing_and_less(amount: Decimal | int | str) -> None:
 
 
 @pytest.mark.parametrize(
-    "amount", ["", " ", "-5", "+5", "1e3", "1,000", "1_000", " 5", "5 ", "5.", ".5", "NaN", "\u0665"]
+    "amount", ["", " ", "+5", "- 5", "-1e3", "1e3", "1,000", "1_000", " 5", "5 ", "5.", ".5", "NaN", "\u0665"]
 )
 def test_a_text_that_is_no_plain_number(amount: str) -> None:
     """It is refused with an example of a good one."""

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import attrs
 
-from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._session.session import PaymentsSession, check_session, executor_of
 from payments_async._values.amounts import amount_text
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
@@ -187,6 +187,15 @@ class Plan:
         return {one: place if _DERIVED.fullmatch(one) else f"{one} ({place})" for one, place in places.items()}
 
 
+def _walkable(orders: Batch | Iterable[PayoutOrder]) -> Iterable[PayoutOrder]:
+    """The orders, which can be walked through more than once. Raises ``TypeError``."""
+    if isinstance(orders, str | bytes | Path):
+        raise TypeError("orders: expected a batch or orders, not a file's name: pass await read_batch(path)")
+    if isinstance(orders, Iterator):
+        raise TypeError("orders: an iterator would be used up by planning; pass a list, or what read_batch gave")
+    return orders.orders if isinstance(orders, Batch) else orders
+
+
 async def plan(
     payments: PaymentsSession,
     orders: Batch | Iterable[PayoutOrder],
@@ -238,9 +247,8 @@ async def plan(
         Rejected, NotSent, ServiceFault: The account or the products could not be read.
         JournalUnavailable: The journal could not be read.
     """
-    source: Iterable[PayoutOrder] = orders.orders if isinstance(orders, Batch) else orders
-    if isinstance(source, Iterator):
-        raise TypeError("orders: an iterator would be used up by planning; pass a list, or what read_batch gave")
+    check_session(payments)
+    source = _walkable(orders)
     account = await payments.accounts.get()
     limits = PlanLimits(each=_exact("max_each", max_each), total=_exact("max_total", max_total))
     change = _exact("compare_change", compare_change)

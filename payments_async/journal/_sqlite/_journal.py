@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
+from payments_async._values.checks import check_callable, check_number
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._machine._memory import StateFolder
@@ -64,6 +65,9 @@ class SqliteJournal(Journal):
             raise ValueError("path: a journal in memory forgets what was sent; name a file")
         if "://" in str(path):  # not shown: a password may be in it
             raise ValueError("path: an address is no file; give it to journal_at, or to PostgresJournal")
+        if clock is not None:
+            check_callable("clock", clock, "a function that gives Unix seconds")
+        check_number("busy_timeout", busy_timeout)
         self._path = Path(path)
         database = partial(
             SqliteDatabase,
