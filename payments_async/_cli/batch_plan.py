@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from payments_async.bulk import (
 from payments_async.journal import Journal
 
 _EXAMPLES = 3  # of things that are alike
+_GROUPS = 5  # of things that are alike
 _LISTED = 20  # lines of a list
 _GOES_TO = {None: "stays in the file", "service": "the service", "beneficiary": "the service and the beneficiary"}
 _CHANGES = {
@@ -208,8 +209,9 @@ def show_plan(
     total = quoted(money(made.total, made.currency))
     screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
-    for name, shares in (("Kind", made.by_kind), ("Item", made.by_item)):
-        _show_shares(screen, name, shares, made)
+    _show_shares(screen, "Kind", made.by_kind, made)
+    if everything or len(made.by_item) == 1:
+        _show_shares(screen, "Item", made.by_item, made)
     show_guesses(screen, made.guesses)
     screen.fields(
         [
@@ -221,9 +223,10 @@ def show_plan(
             ("digest", made.digest),
         ]
     )
-    show_columns(screen, made.columns)
+    show_columns(screen, made.columns, everything=everything)
     issues = _IssueList(screen, shown, everything=everything)
-    issues.show(f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is", "red", made.problems)
+    problems = f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is"
+    issues.show(problems, "red", made.problems, made.problem_count)
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
     issues.show(f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
     issues.show(f"{made.left_out:,} left out", "yellow", made.skipped)
@@ -258,16 +261,29 @@ def plan_document(made: Plan) -> dict[str, object]:
     return {"clean": made.is_clean, **known}
 
 
-def show_columns(screen: Screen, columns: Sequence[FileColumn]) -> None:
-    """Write what becomes of each column of a file, and who gets what stands there."""
+def show_columns(screen: Screen, columns: Sequence[FileColumn], *, everything: bool = False) -> None:
+    """Write what becomes of each column of a file, and who gets what stands there: in a few lines, or in a table."""
     if not columns:
         return
-    rows = [[one.heading, _read_as(one), _GOES_TO[one.goes_to]] for one in columns]
     screen.say()
-    screen.table(["Column of the file", "Read as", "Goes to"], rows)
+    if everything:
+        rows = [[one.heading, _read_as(one), _GOES_TO[one.goes_to]] for one in columns]
+        screen.table(["Column of the file", "Read as", "Goes to"], rows)
+    else:
+        screen.fields(
+            [
+                ("read", ", ".join(_read_short(one) for one in columns if one.column is not None)),
+                ("not read", ", ".join(one.heading for one in columns if one.column is None)),
+                ("seen by the beneficiary", ", ".join(one.heading for one in columns if one.goes_to == "beneficiary")),
+            ]
+        )
     if free := next((one for one in columns if one.is_free_text), None):
         option = shlex.join(["--map", f"message={free.heading}"])
         screen.say(f"To send {quoted(free.heading)} to the beneficiary, add {quoted(option)}")
+
+
+def _read_short(one: FileColumn) -> str:
+    return one.heading if one.heading == one.column else f"{one.heading} as {_read_as(one)}"
 
 
 def _read_as(one: FileColumn) -> str:
@@ -292,40 +308,57 @@ class _IssueList:
     _name: Callable[[str], str]
     _everything: bool = attrs.field(kw_only=True)
 
-    def show(self, title: str, style: str, issues: Sequence[Issue]) -> None:
-        """Write a list, what is rare before what is frequent."""
+    def show(self, title: str, style: str, issues: Sequence[Issue], count: int = 0) -> None:
+        """Write issues that are alike as one, what is rare before what is frequent.
+
+        Args:
+            count: Of all issues, where more are counted than are kept.
+        """
         groups: dict[tuple[str, str], list[Issue]] = {}
         for issue in issues:
             groups.setdefault((issue.field, issue.remedy), []).append(issue)
-        lines = [line for alike in sorted(groups.values(), key=_weight) for line in self._lines(alike)]
-        _show_lines(self._screen, f"\n[bold {style}]{title}[/]", lines, everything=self._everything)
+        if not groups:
+            return
+        self._screen.say(f"\n[bold {style}]{title}[/]")
+        alike = sorted(groups.values(), key=_weight)
+        for one in alike if self._everything else alike[:_GROUPS]:
+            self._write(one)
+        if rest := () if self._everything else alike[_GROUPS:]:
+            others = sum(_size(one) for one in rest)
+            self._screen.say(f"{others:>7,} for {counted(len(rest), 'other reason')}; --all shows them")
+        if (left := count - sum(map(_size, alike))) > 0:
+            self._screen.say(f"{left:>7,} more that are not listed: mend these first")
 
-    def _lines(self, alike: Sequence[Issue]) -> Iterable[str]:
-        shown = alike if self._everything else alike[:_EXAMPLES]
-        for issue in shown:
-            one = issue.request_id
-            yield str(issue if one is None else attrs.evolve(issue, request_id=self._name(one)))
-            if len(issue.examples) > 1:
-                examples = issue.examples if self._everything else issue.examples[:_EXAMPLES]
-                yield f"  such as {', '.join(map(self._name, examples))}"
-        if len(alike) > len(shown):
-            rows = ", ".join(str(one.row) for one in alike[_EXAMPLES:8] if one.row is not None)
-            yield f"  and {len(alike) - len(shown):,} more like that{f' (rows {rows}, ...)' if rows else ''}"
+    def _write(self, alike: Sequence[Issue]) -> None:
+        """Write one group: how many, what is wrong, and the first of them."""
+        first, places = alike[0], list(self._places(alike))
+        values = list(dict.fromkeys(repr(one.value) for one in alike if one.value and one.row is None))
+        more = ", ..." if len(values) > _EXAMPLES else ""
+        field = "" if first.field == "batch" else first.field or "whole row"
+        what = " ".join(filter(None, (field, ", ".join(values[:_EXAMPLES]) + more)))
+        number = f"{_size(alike):>7,} " if places else " " * 8
+        self._screen.hanging(number, quoted(f"{what}: {first.remedy}" if what else first.remedy))
+        shown = places if self._everything else places[:_EXAMPLES]
+        if shown:
+            left = _size(alike) - len(shown)
+            rest = f" and {left:,} more" if left > 0 else ""
+            self._screen.hanging(" " * 8, f"[dim]{quoted(', '.join(shown))}{rest}[/]")
+
+    def _places(self, alike: Sequence[Issue]) -> Iterator[str]:
+        for one in alike:
+            if one.row is not None:
+                yield f"row {one.row} {one.value!r}" if one.value else f"row {one.row}"
+            yield from map(self._name, one.examples)
+
+
+def _size(alike: Sequence[Issue]) -> int:
+    """How many orders or rows it is about."""
+    return sum(one.orders or 1 for one in alike)
 
 
 def _weight(alike: Sequence[Issue]) -> tuple[bool, int]:
     """What concerns all of the batch comes first, then what is rare."""
-    return any(one.row is not None or one.orders for one in alike), sum(one.orders or 1 for one in alike)
-
-
-def _show_lines(screen: Screen, title: str, lines: Sequence[str], *, everything: bool) -> None:
-    if not lines:
-        return
-    screen.say(title)
-    for line in lines if everything else lines[:_LISTED]:
-        screen.say(f"  {quoted(line)}")
-    if len(lines) > _LISTED and not everything:
-        screen.say(f"  and {len(lines) - _LISTED:,} lines more; `bulk plan` shows them with --all or --json")
+    return any(one.row is not None or one.orders for one in alike), _size(alike)
 
 
 def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], *, everything: bool) -> None:
@@ -344,7 +377,7 @@ def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], *, 
         members = shown.get((group.batch_id, group.same_amount), [])
         screen.say(f"  {quoted(_group(group))}")
         for one in islice(members, None if everything else _EXAMPLES):
-            screen.say(f"    {quoted(_duplicate(one, name))}")
+            screen.hanging("    ", quoted(_duplicate(one, name)))
         told = len(members) if everything else min(len(members), _EXAMPLES)
         if group.count > told:
             screen.say(f"    and {group.count - told:,} more")
@@ -371,7 +404,7 @@ def _show_comparison(
         screen.say(f"  {count:,} {_CHANGES[kind][0].lower()}{_CHANGES[kind][1:]}:")
         told = members if everything else members[:_EXAMPLES]
         for one in told:
-            screen.say(f"    {quoted(_change(one, name))}")
+            screen.hanging("    ", quoted(_change(one, name)))
         if count > len(told):
             screen.say(f"    and {count - len(told):,} more")
 

@@ -86,6 +86,54 @@ async def test_a_total_that_does_not_agree_is_a_problem(tmp_path: Path) -> None:
     assert 3 == len(batch.orders)
 
 
+async def test_totals_that_agree_are_told_in_one_line(tmp_path: Path) -> None:
+    """A payroll of seven departments has seven of them."""
+    line = csv_text(SIMPLE).splitlines()[1]
+    departments = [f"{line.replace('1', str(n), 1)}\nSub-total,,{SIMPLE['amount']},,\n" for n in range(1, 8)]
+    batch = await of_text(tmp_path, ",".join(SIMPLE) + "\n" + "".join(departments))
+    assert (7, []) == (len(batch.orders), problems(batch))
+    assert ["7 totals agree (rows 3, 5, 7, 9, 11, ...) with the amounts above"] == [
+        note for note in batch.notes if "total" in note
+    ]
+
+
+async def test_a_total_names_how_far_it_is_from_its_rows(tmp_path: Path) -> None:
+    """All rows, and those since the total before."""
+    first, second, third = (csv_text(cells).splitlines()[1] for cells in THREE)
+    lines = [",".join(SIMPLE), first, second, "Sub-total,,3000,,", third, "TOTAL,,2500,,"]
+    batch = await of_text(tmp_path, "\n".join(lines) + "\n")
+    assert [(6, "total")] == problems(batch)
+    for words in ("the amounts above come to 6,000: 3,500 more", "since the total before come to 3,000: 500 more"):
+        assert words in batch.problems[0].remedy
+
+
+async def test_an_amount_that_a_sum_leaves_out_is_named(tmp_path: Path) -> None:
+    """It stands as a text among numbers, so that the spreadsheet's own SUM is less than what would be paid."""
+    rows: list[list[object]] = [list(SIMPLE)]
+    for cells in THREE:
+        amount = cells["amount"] if cells["request_id"] == "2" else int(cells["amount"])
+        rows.append([amount if name == "amount" else cell for name, cell in cells.items()])
+    numbers = sum(int(one["amount"]) for one in THREE if one["request_id"] != "2")
+    rows.append([numbers if name == "amount" else "TOTAL" if name == "request_id" else "" for name in SIMPLE])
+    batch = await read_batch(write_workbook(tmp_path / "b.xlsx", rows), item=MTN)
+    assert [(5, "total")] == problems(batch)
+    assert "which is the amount of row 3: a text, which a spreadsheet's SUM leaves out" in batch.problems[0].remedy
+
+
+@pytest.mark.parametrize("line", ["Prepared by: J. Clerk,,,,", ",Approved by,,,", "Date: 22/11/2026,,,,"])
+async def test_a_line_to_sign_is_no_payment(tmp_path: Path, line: str) -> None:
+    """It has no amount, and is told."""
+    batch = await of_text(tmp_path, csv_text(*THREE) + f"TOTAL,,6000,,\n{line}\n")
+    assert ([], 3, 3) == (problems(batch), batch.rows, len(list(batch.orders)))
+    assert any("row 6 is signed and no payment" in note for note in batch.notes)
+
+
+async def test_a_line_to_sign_with_an_amount_is_a_payment_with_problems(tmp_path: Path) -> None:
+    """What has an amount is never passed over."""
+    batch = await of_text(tmp_path, csv_text(*THREE) + "Approved by,,500,,\n")
+    assert (4, 3, True) == (batch.rows, len(batch.orders), bool(batch.problems))
+
+
 @pytest.mark.parametrize("stated", ["", "x", "=SUM(C2:C4)"])
 async def test_a_total_without_an_amount_is_a_problem(tmp_path: Path, stated: str) -> None:
     """Nothing agrees with nothing."""

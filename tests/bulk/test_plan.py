@@ -236,6 +236,14 @@ async def test_the_same_month_again_under_another_name(
         assert looked_at.is_clean
 
 
+async def test_the_time_it_takes_knows_the_rate(payments: PaymentsSession, journal: SqliteJournal) -> None:
+    """Its own, or the one that the journal keeps for all who send."""
+    orders = [order(number) for number in range(1, 21)]
+    await journal.name_rate("another run", 2.0, lease=60.0)
+    assert 10 == (await plan(payments, orders, journal=journal, batch_id="b")).seconds
+    assert 20 == (await plan(payments, orders, journal=journal, batch_id="b", rate=1.0)).seconds
+
+
 async def test_a_batch_that_goes_on_is_not_asked_about_again(payments: PaymentsSession, journal: SqliteJournal) -> None:
     """Its orders are written down, and nobody can take them back."""
     for batch_id, name in (("october", "A"), ("november", "B")):

@@ -84,8 +84,10 @@ async def test_every_problem_of_a_file_is_told_at_once(run: Run, sandbox: Sandbo
     ran = await run("bulk", "plan", name, *BATCH)
     assert 2 == ran.status
     assert "2 problems: nothing can be sent as it is" in ran.said
-    assert 'row 3, amount "\'-5": negative' in ran.said
-    assert "RUN-3 (row 4), product_item_id 'NOBODY_X': the service lists no such product" in ran.said
+    assert "1 amount: negative" in ran.said
+    assert 'row 3 "\'-5"' in ran.said
+    assert "1 product_item_id 'NOBODY_X': the service lists no such product" in ran.said
+    assert "RUN-3 (row 4)" in ran.said
     assert "bulk run" not in ran.said
     skipping = await run("bulk", "plan", name, *BATCH, "--skip-bad")
     assert 0 == skipping.status
@@ -519,7 +521,7 @@ async def test_a_concern_is_acknowledged_before_anything_is_sent(run: Run, sandb
     batch = ("--batch-id", "banks", "--journal", "b.sqlite")
     planned = await run("bulk", "plan", name, *batch)
     assert 2 == planned.status
-    words = "1 concern: look at it; nothing is sent without --acknowledge RUN-1 (row 2), bank_code 'Hilltop Bank'"
+    words = "1 concern: look at it; nothing is sent without --acknowledge 1 bank_code 'Hilltop Bank': looks"
     assert words in planned.said
     refused = await run("bulk", "run", name, *batch, "--yes", "--new-journal")
     assert (2, 0) == (refused.status, len(sandbox.ledger))

@@ -83,9 +83,9 @@ async def test_columns_are_said_once(run: Run, here: Path) -> None:
     assert 0 == next_month.status
     assert "3 columns as said on 20" in next_month.said
     for line in (
-        "Jina name (--map) the service",
-        "Mshahara amount (--map) the service",
-        "Idara not read stays in the file",
+        "Jina as name (--map)",
+        "Mshahara as amount (--map)",
+        "not read Idara",
     ):
         assert line in next_month.said
     other = await run("bulk", "plan", *NOVEMBER, "--journal", "k.sqlite", *HOW, "--guess-items")
@@ -187,7 +187,7 @@ async def test_orders_of_derived_ids_are_named_by_their_rows(run: Run, here: Pat
     write("october.csv", "Amber B;0772000001;1;A", "Basil C;0772000002;2;A", "Cora D;0772000002;3;A")
     arguments = (*OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items", "--max-each", "4")
     ran = await run("bulk", "plan", *arguments, "--approval-sheet", "sheet.html")
-    assert "row 5, amount: one payee gets more than the 4 allowed to each" in ran.said
+    assert "1 amount: one payee gets more than the 4 allowed to each row 5" in ran.said
     assert "row 6: 3 to ***002, and another amount by row 5" in ran.said
     sheet = words_of("sheet.html")
     assert ("row 6" in sheet, "row 5, amount: one payee gets more" in sheet) == (True, True)
@@ -217,10 +217,10 @@ async def test_what_is_alike_is_told_once(run: Run, here: Path) -> None:
     write("october.csv", *people, "Zed;077200000;1000;A")
     ran = await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items")
     assert ran.out.index("no such telephone number") < ran.out.index("empty; fill it in")
-    assert "and 17 more like that (rows 11, 13, 15, 17, 19, ...)" in ran.said
-    assert 3 == ran.out.count("empty; fill it in")
+    assert "row 5, row 7, row 9 and 17 more" in ran.said
+    assert 1 == ran.out.count("empty; fill it in")
     everything = await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items", "--all")
-    assert 20 == everything.out.count("empty; fill it in")
+    assert "row 41, row 43" in everything.said
 
 
 async def test_last_months_payees_do_not_hide_the_one_who_is_paid_twice(run: Run, here: Path) -> None:
@@ -242,7 +242,7 @@ async def test_the_same_month_under_another_name_is_not_sent_by_itself(run: Run,
     again = ("october.csv", "--batch-id", "october-again", *KEPT, *HOW, "--guess-items")
     planned = await run("bulk", "plan", *again)
     assert 2 == planned.status
-    assert "1 concern: look at it; nothing is sent without --acknowledge the batch: 3 of 3 orders pay" in planned.said
+    assert "1 concern: look at it; nothing is sent without --acknowledge 3 of 3 orders pay" in planned.said
     refused = await run("bulk", "run", *again, "--plan", await digest_of(run, *again), "--yes")
     assert (2, 3) == (refused.status, len(sandbox.ledger))
     assert "is it the same once more, under another name? It would be paid twice" in refused.said
@@ -260,7 +260,7 @@ async def test_a_backup_that_has_forgotten_a_batch_is_told_to_who_plans_the_next
     shutil.copy("backup.sqlite", "j.sqlite")
     again = ("october.csv", "--batch-id", "october-again", *KEPT, *MAPPED, *HOW, "--guess-items")
     planned = await run("bulk", "plan", *again)
-    assert (2, True) == (planned.status, "the batch, journal: it has forgotten batch october (3 orders" in planned.said)
+    assert (2, True) == (planned.status, "journal: it has forgotten batch october (3 orders" in planned.said)
     refused = await run("bulk", "run", *again, "--plan", await digest_of(run, *again), "--yes")
     assert (2, 4) == (refused.status, len(sandbox.ledger))
 
@@ -298,11 +298,11 @@ async def test_free_text_is_sent_only_where_it_is_mapped(run: Run, sandbox: Sand
     write_remarks("march.csv")
     arguments = ("march.csv", "--batch-id", "march", *KEPT)
     bare = await run("bulk", "plan", *arguments, "--approval-sheet", "bare.html")
-    assert ("Remarks not read stays in the file" in bare.said, "--map message=Remarks" in bare.said) == (True, True)
+    assert ("not read Remarks" in bare.said, "--map message=Remarks" in bare.said) == (True, True)
     assert "<b>Not sent:</b> Remarks." in words_of("bare.html")
     mapped = ("--map", "message=Remarks")
     shown = await run("bulk", "plan", *arguments, *mapped, "--approval-sheet", "mapped.html")
-    assert "Remarks message (--map) the service and the beneficiary" in shown.said
+    assert "seen by the beneficiary Remarks" in shown.said
     assert "<b>To the service and the beneficiary:</b> Remarks as message." in words_of("mapped.html")
     document = json.loads((await run("bulk", "plan", *arguments, *mapped, "--json")).out)
     assert ("Remarks", "message", True, "beneficiary") == tuple(
@@ -310,7 +310,7 @@ async def test_free_text_is_sent_only_where_it_is_mapped(run: Run, sandbox: Sand
     )
     sent = await run("bulk", "run", *arguments, *mapped, "--yes", "--new-journal")
     assert (0, ["dismissed - last pay"]) == (sent.status, [one.message for one in sandbox.ledger])
-    assert "Remarks message (--map) the service and the beneficiary" in sent.said
+    assert "Remarks as message (--map)" in sent.said
 
 
 @pytest.mark.slow

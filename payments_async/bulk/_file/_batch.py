@@ -51,6 +51,7 @@ _TORN = (
     "followed by {}, which may be the rest of it; put an amount with a comma in quotation marks, and write {}.00 where "
     "that is the whole amount"
 )
+_NAMED = 5  # rows
 _MOST_PROBLEMS = 100_000  # more would fill the memory, and nobody mends so many one by one
 _TOO_MANY = f"more than {_MOST_PROBLEMS:,} problems: the rest was not read, and no row is taken; is it the right file?"
 _HIDDEN_ROWS = (
@@ -109,7 +110,7 @@ class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
             return
         with open_table(self._path, self._layout) as table:
             for row in table.rows:
-                if row.total is None and row.number not in self._refused:
+                if row.total is None and row.signed is None and row.number not in self._refused:
                     yield row.number, read_good_row(row.cells, self._rules)
 
     async def __aiter__(self) -> AsyncIterator[PayoutOrder]:
@@ -364,6 +365,7 @@ class _Walk:
         self.good = 0
         self.last: FileRow | None = None
         self._sums = ControlSums()
+        self._remarks: list[tuple[int, str]] = []  # rows in which somebody signs
         self._guessed: dict[tuple[str, str, str], tuple[int, Decimal]] = {}
         self._ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
         self._hidden: list[int] = []  # rows nobody sees and that would be paid
@@ -448,17 +450,20 @@ class _Walk:
         if row.total is not None:
             self._check_total(row, row.total)
             return
+        if row.signed is not None:
+            self._remarks.append((row.number, row.signed))
+            return
         self.rows += 1
         self.last = row
         if row.problem:
             column, remedy = row.problem
             self._blame(row, column, row.cells.get(column, ""), remedy)
-            self._sums.add(None)
+            self._sums.add(row.number, None)
             return
         reading = read_row(row.cells, self._rules)
         for column, value, remedy in reading.problems:
             self._blame(row, column, value, remedy)
-        self._sums.add(reading.amount)
+        self._sums.add(row.number, reading.amount, row.cells.get("amount"))
         for column in reading.lacking:
             self._bad.add(row.number)
             self._lacking.setdefault(column, (row.number, reading.kind))
@@ -561,8 +566,16 @@ class _Walk:
             yield self.layout.note
         for number, title in table.titles:
             yield f"row {number} stands above the header and is no payment: {_listed([title])}"
-        for number in self._sums.agreed:
-            yield f"row {number} is a total, and agrees with the amounts above"
+        if agreed := self._sums.agreed:
+            rows = f"row {agreed[0]} is a total, and agrees"
+            if len(agreed) > 1:
+                rows = f"{len(agreed):,} totals agree (rows {', '.join(map(str, agreed[:_NAMED]))}"
+                rows += ", ...)" if len(agreed) > _NAMED else ")"
+            yield f"{rows} with the amounts above"
+        if self._remarks:
+            more = f", and {len(self._remarks) - 1:,} more such rows" if len(self._remarks) > 1 else ""
+            number, words = self._remarks[0]
+            yield f"row {number} is signed and no payment: {_listed([words])}{more}"
         if self._rules.item is not None:
             yield f"rows that name no item have {harmless(self._rules.item)}"
         for column, (count, first) in self._ignored.items():

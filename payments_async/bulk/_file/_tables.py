@@ -56,6 +56,12 @@ _MOST_NAMES = 100  # of JSON lines that are told; each line may have others
 _LONGEST_TITLE = 3  # cells: a row of more may be a payment
 # What stands beside the sum of a column; whoever pays has a number of their own, and a sum has none.
 _TOTAL = re.compile(r"(?:(?:grand|sub|net|page|control|batch|overall)[ -]?)?totals?\b.{0,40}|sum|jumla", re.I)
+# How a line begins in which somebody signs below the payments. It has no amount, and no number of anybody.
+_SIGNED = re.compile(
+    r"(?:(?:prepared|checked|approved|authori[sz]ed|verified|reviewed|certified|received|signed) by|signature|signed)\b"
+    r"|date\s*:",
+    re.I,
+)
 _PAYS_TO = ("phone_number", "account_number", "customer_reference")
 _BESIDE_TOTAL = frozenset({"amount", "currency"})
 _WORDS = frozenset({"message", "metadata"})  # columns in which nobody writes a bare number of two or three digits
@@ -236,6 +242,7 @@ class FileRow(NamedTuple):
         torn: Other readings, where the amount may be torn at a comma.
         is_witness: Whether an amount that is surely whole stands beside a number of three digits.
         total: For a row that is no payment but the sum of those above, what stands there for the amount.
+        signed: For a row that is no payment but the place where somebody signs, what stands there.
     """
 
     number: int
@@ -246,6 +253,7 @@ class FileRow(NamedTuple):
     torn: tuple[Torn, ...] = ()
     is_witness: bool = False
     total: str | None = None
+    signed: str | None = None
 
 
 @frozen(kw_only=True)
@@ -501,8 +509,11 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
             )
             yield FileRow(number, line, cells, ("", remedy))
         elif cells or any(map(str.strip, record)):
-            total = None if _has_payee(cells) else _total(record, names, cells)
-            yield FileRow(number, line, cells, None, short, torn, is_witness, total)
+            total = signed = None
+            if not _has_payee(cells):
+                total = _total(record, names, cells)
+                signed = None if "amount" in cells else _signed(record)
+            yield FileRow(number, line, cells, None, short, torn, is_witness, total, signed)
 
 
 def _has_payee(cells: Mapping[str, str]) -> bool:
@@ -516,6 +527,12 @@ def _total(record: Sequence[str], names: Sequence[str | None], cells: Mapping[st
     if not labels or not labels.union(_BESIDE_TOTAL).issuperset(cells):
         return None
     return cells.get("amount", "") if "amount" not in labels else ""
+
+
+def _signed(record: Sequence[str]) -> str | None:
+    """What stands in a row in which somebody signs; ``None`` for any other row."""
+    filled = [cell.strip() for cell in record if cell.strip()]
+    return " ".join(filled) if filled and _SIGNED.match(filled[0]) else None
 
 
 def _torn_amounts(record: Sequence[str], amount: int, names: Sequence[str | None]) -> tuple[Torn, ...]:

@@ -19,19 +19,16 @@ class ControlSums:
 
     def __init__(self) -> None:
         self.agreed: list[int] = []
-        self._all = self._since = Decimal(0)
-        self._unread = 0
+        self._all, self._since = _Sum(), _Sum()
 
-    def add(self, amount: Decimal | None) -> None:
+    def add(self, row: int, amount: Decimal | None, cell: str | None = None) -> None:
         """Take the amount of a row; ``None`` where it could not be read."""
-        if amount is None:
-            self._unread += 1
-        else:
-            self._all, self._since = EXACT.add(self._all, amount), EXACT.add(self._since, amount)
+        for one in (self._all, self._since):
+            one.add(row, amount, is_text=cell.__class__ is str)
 
     def check(self, row: int, stated: str) -> str | None:
         """What is wrong with a row that states the sum of all above it, or of those since the total before."""
-        since, self._since = self._since, Decimal(0)
+        since, self._since = self._since, _Sum()
         try:
             if stated.__class__ in SPOILED:
                 raise Unusable(stated.remedy)  # type: ignore[attr-defined]  # all of these have one
@@ -40,11 +37,39 @@ class ControlSums:
             total, _ = read_money(stated)
         except Unusable as error:
             return f"the row of a total: {error}"
-        if total in (self._all, since):
+        if total in (self._all.amount, since.amount):
             self.agreed.append(row)
             return None
+        words = self._all.compared(total, "the amounts above")
+        if since.amount != self._all.amount:
+            words += f"; {since.compared(total, 'those since the total before')}"
+        return f"{words}; rows are missing, doubled or changed: find out which, or mend the total"
+
+
+class _Sum:
+    """The sum of some rows, and what of it stands as text: a spreadsheet's own SUM leaves that out."""
+
+    def __init__(self) -> None:
+        self.amount = self._as_text = Decimal(0)
+        self._texts = self._unread = 0
+        self._first = 0  # row of the first amount that is a text
+
+    def add(self, row: int, amount: Decimal | None, *, is_text: bool) -> None:
+        if amount is None:
+            self._unread += 1
+            return
+        self.amount = EXACT.add(self.amount, amount)
+        if is_text:
+            self._first = self._first or row
+            self._texts += 1
+            self._as_text = EXACT.add(self._as_text, amount)
+
+    def compared(self, total: Decimal, what: str) -> str:
+        """How far the rows are from a total, and why, where their texts explain it."""
+        difference = EXACT.subtract(self.amount, total)
         unread = f", and {self._unread:,} could not be read" if self._unread else ""
-        return (
-            f"the amounts above come to {self._all:,f}{unread}; rows are missing, doubled or changed: find out "
-            "which, or mend the total"
-        )
+        words = f"{what} come to {self.amount:,f}{unread}: {abs(difference):,f} {'more' if difference > 0 else 'less'}"
+        if self._texts and difference == self._as_text != self.amount:
+            more = f" and of {self._texts - 1:,} more" if self._texts > 1 else ""
+            words += f", which is the amount of row {self._first}{more}: a text, which a spreadsheet's SUM leaves out"
+        return words

@@ -229,7 +229,7 @@ async def plan(
         acknowledged: Somebody has looked at the concerns: hidden rows and columns of a workbook that would be paid, and
             what looks like the name of a bank in place of its code.
         concurrency: Calls under way at once, of the validation now and of the run in the estimate.
-        rate: Orders a second that the run allows itself, for the estimate.
+        rate: Orders a second that the run allows itself, for the estimate; the rate that the journal keeps counts too.
         recent: Seconds back in which an order of another batch to the same beneficiary counts as a duplicate.
         compare: What the batch is compared with, such as last month's: the name of a batch in the journal, what
             ``read_batch`` gave, or orders.
@@ -267,7 +267,8 @@ async def plan(
     began = clock()
     await catalogue.read()
     wait = max(clock() - began, 0.001)  # one read stands for a payout
-    speed = min(math.inf if rate is None else rate, concurrency / wait)
+    kept = None if journal is None else (await journal.pace()).rate
+    speed = min(one for one in (concurrency / wait, rate, kept) if one is not None)
     validations = Validations(payments, concurrency) if validate else None
     tell = progress or (lambda _: None)
     count = len(source) if isinstance(source, Sized) else None

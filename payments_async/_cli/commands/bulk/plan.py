@@ -102,7 +102,7 @@ async def bulk_plan(
             plan=made.digest,
             new_journal=journal is None or not await journal.exists(),
         )
-        screen.say(f"  {quoted(again)}")
+        screen.command(again)
     return screen.ended(
         status,
         {"batch_id": batch_id, "knows_earlier": held is not None, **plan_document(made), "proposed": is_proposed},
