@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from payments_async.journal import Journal
-from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, LoadBusy
+from payments_async.journal._faults import JournalClosed, JournalError, LoadBusy
 from payments_async.journal._records import WATCHED, Laid, Placed
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._standing import StandingCrew
@@ -98,15 +98,15 @@ class Collector:
             )
         except BaseException as error:
             for number, worker in workers.items():
-                crew.let_go(worker, amounts[number])
-            if workers and isinstance(error, JournalUnavailable):
-                crew.fail(error)  # they may be permitted all the same: the chunk is given back, and they are unknown
+                crew.is_not_put(worker, amounts[number], error)
             raise
-        for number in numbers:
-            placed = taken.get(number)
-            is_placed = isinstance(placed, Placed) and await crew.place(placed, asked, workers.get(number))
-            if not is_placed and (idle := workers.get(number)) is not None:
-                crew.let_go(idle, amounts[number])
+        for number, amount in amounts.items():
+            placed, reserved = taken.get(number), workers.get(number)
+            if isinstance(placed, Placed):
+                if (rest := crew.place(placed, asked, reserved, amount)[1]) is not None:
+                    await rest
+            elif reserved is not None:
+                crew.let_go(reserved, amount)
         self._tell(some, taken)
 
     def _tell(self, some: Sequence[Laid], taken: Mapping[int, Any]) -> None:

@@ -319,14 +319,6 @@ class Crew(ABC):
             self._take_turn()
         return self._idle.popleft()
 
-    async def take_back(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
-        """A worker that was reserved was broken off meanwhile: nobody sends an order under its permit."""
-        self.let_go(worker, order.claimed.amount)
-        self.leases.again(order, 0.0)
-        await self.survives(
-            self.journal.record(Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent"))
-        )
-
     def let_go(self, worker: asyncio.Future[Handed | None], amount: Decimal) -> None:
         """A worker that was reserved has nothing to send after all."""
         self.meter.give_back(amount)
@@ -463,19 +455,14 @@ class Crew(ABC):
                 await self.survives(self._follow_pace(lease))
             elif now - heard >= _HEAR and not (self.is_told and seen == self.written):
                 heard, seen = now, self.written
-                await self.survives(self._hear_pace())
+                await self.survives(self._follow_pace(lease, names=False))
 
-    async def _follow_pace(self, lease: float) -> bool:
-        """Say at which rate all may send, where that was asked for, and keep to what counts."""
-        if self.rate is None:
-            return await self._hear_pace()
-        self._keep_to(await self.journal.name_rate(self.leases.owner, self.rate, lease=lease))
-        return True
-
-    async def _hear_pace(self) -> bool:
-        """Keep to the pace of all."""
-        self._keep_to(await self.journal.pace())
-        return True
+    async def _follow_pace(self, lease: float, *, names: bool = True) -> None:
+        """Keep to the pace of all, after saying at which rate all may send, where that was asked for."""
+        if names and self.rate is not None:
+            self._keep_to(await self.journal.name_rate(self.leases.owner, self.rate, lease=lease))
+        else:
+            self._keep_to(await self.journal.pace())
 
     def _keep_to(self, shared: SharedPace) -> None:
         """Go no faster than all do."""
@@ -506,19 +493,17 @@ class Crew(ABC):
                 self._wants_turns.set()
                 self._wake_workers()
 
-    async def _reserve(self, count: int, asked_at: float) -> bool:
+    async def _reserve(self, count: int, asked_at: float) -> None:
         """Reserve turns of the rate of all."""
         turns = await self.journal.reserve_turns(count)
         self.pace.hold(turns.pace.cools_for)
         self.turns.add(turns, asked_at)
-        return True
 
-    async def _give_back(self) -> bool:
+    async def _give_back(self) -> None:
         """Give every chunk back, and our say in the pace."""
         await self.leases.give_back_all()
         if self.rate is not None:
             await self.journal.leave_pace(self.leases.owner)
-        return True
 
     async def read_balance(self) -> None:
         """Ask for the balance, which the fuse wants."""

@@ -7,6 +7,7 @@ import heapq
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain, count
 
 import attrs
@@ -14,7 +15,7 @@ import attrs
 from payments_async._wire.call import Call
 from payments_async._wire.models import Acceptance
 from payments_async.journal import Journal
-from payments_async.journal._faults import LeaseLost
+from payments_async.journal._faults import JournalError, LeaseLost
 from payments_async.journal._records import Chunk, ClaimedOrder, Outcome, Placed
 
 _MOST = 4000  # orders in hand beyond which no further chunk is claimed, whatever they wait for
@@ -221,7 +222,8 @@ class Leases:
     async def give_back_finished(self) -> None:
         """Give chunks back of which nothing is left to do."""
         while self._finished:
-            await self._give_back(self._finished.pop())
+            self._let_go(self._finished.pop())
+            await self._return()
 
     def drop(self, lease: Lease) -> None:
         """A chunk is somebody else's now: the rest of it is theirs."""
@@ -291,7 +293,8 @@ class Leases:
         """A chunk was leased for an order, and nothing more is begun: anybody may have it, unless it is in hand."""
         lease = self._held.get((chunk.run, chunk.number))
         if lease is None or lease.chunk.token < chunk.token:
-            await self._journal.release_chunk(chunk)
+            with suppress(JournalError):  # else it is taken over when its lease has run out
+                await self._journal.release_chunk(chunk)
 
     def _take_in(self, chunk: Chunk, asked: float, *, fills: bool = False) -> Lease:
         """A chunk is ours, with those of its orders that are due soon."""
@@ -335,8 +338,7 @@ class Leases:
         waiting = Counter(order.lease.key for order in (*ready, *(order for _, _, order in later)))
         for lease in list(self._held.values()):
             if lease.open == waiting[lease.key]:
-                self.drop(lease)
-                self._unreturned.append(lease.chunk)
+                self._let_go(lease)
         self.ready.clear()
         for order in ready:
             if not order.lease.lost:
@@ -345,6 +347,11 @@ class Leases:
         heapq.heapify(self._later)
         self.open -= len(ready) + len(later) - len(self.ready) - len(self._later)
         await self._return()
+
+    def _let_go(self, lease: Lease) -> None:
+        """Let others have a chunk, with what of it is still planned, once that is written down."""
+        self.drop(lease)
+        self._unreturned.append(lease.chunk)
 
     async def _return(self) -> None:
         """Write down that chunks are given back."""
@@ -361,16 +368,6 @@ class Leases:
         self._finished.clear()
         self.open = 0
         for lease in list(self._held.values()):
-            self.drop(lease)
-            self._unreturned.append(lease.chunk)
+            self._let_go(lease)
         await self._return()
         await self._journal.expire_chunks(owner=self.owner)  # also those whose lease we never heard of
-
-    async def _give_back(self, lease: Lease) -> None:
-        """Let others have a chunk, with what of it is still planned."""
-        self.drop(lease)
-        chunk = lease.chunk  # a renewal that is under way may put another one in its place
-        self._unreturned.append(chunk)
-        await self._journal.release_chunk(chunk)
-        if chunk in self._unreturned:
-            self._unreturned.remove(chunk)

@@ -108,8 +108,10 @@ class ChangeListener:
                         # of a batch that another program runs nothing is heard: it is looked at again
                         with suppress(TimeoutError):
                             async with asyncio.timeout(None if is_ours else _ELSEWHERE):
-                                if await heard is None:
+                                if (found := await heard) is None:
                                     raise JournalClosed("the outbox was closed before that was known")
+                                if wanted(found.state):
+                                    return found
         except TimeoutError as error:
             raise TimeoutError(f"order {request_id} {said}") from error
 

@@ -43,7 +43,7 @@ from payments_async._wire.call import Call
 from payments_async._wire.models import Acceptance
 from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
 from payments_async.journal import Journal
-from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
+from payments_async.journal._faults import JournalClosed, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._places import check_journal
 from payments_async.journal._records import (
     GRACE,
@@ -63,7 +63,6 @@ from payments_async.outbox._changes import ChangeHandlers
 from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._health import OutboxHealth
-from payments_async.outbox._leases import LeasedOrder
 from payments_async.outbox._listening import SOON, ChangeListener
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._sending import OrderSender
@@ -496,8 +495,7 @@ class Outbox:
                 sent = await self._sent_by_session(order)
         putting = self._put(order, not_before, priority, sent=sent)
         with suppress(OrderUnknown):  # it ended, and has left for an archive meanwhile: as it is put once more below
-            waiting = self._heard_of if putting.crew is None else self._told_of
-            if (ended := await waiting(putting, deadline)) is not None:
+            if (ended := await self._ended(putting, deadline)) is not None:
                 return ended
         entry = putting.entry
         assert entry is not None
@@ -580,13 +578,9 @@ class Outbox:
             JournalUnavailable: The journal cannot be read, and so no order can be taken.
         """
         found = await OutboxHealth.of(self._journal, self._name, now=self._now)
-        hinders, crew = self._sender.hinders, self._sender.crew
-        if crew is not None and hinders is None:
-            hinders = crew.trouble or self._tasks.trouble
-        elif self._tasks.trouble is not None:
-            hinders = hinders or self._tasks.trouble
-        elif self._is_open and self._works and hinders is None:
-            hinders = _LOOKING  # which may take long, or fail in a moment
+        # which may take long, or fail in a moment
+        is_looking = self._is_open and self._works and self._sender.crew is None
+        hinders = self._sender.why_not() or self._tasks.trouble or (_LOOKING if is_looking else None)
         settling = None if self._settler is None else await self._settler.progress()
         return attrs.evolve(found, is_open=self._is_open, hinders=hinders, settling=settling)
 
@@ -742,8 +736,8 @@ class Outbox:
             words = f"order {putting.order.request_id} was not written down in time, and may be yet: put it again"
             raise JournalUnavailable(words) from error
 
-    async def _told_of(self, putting: _Putting, deadline: float) -> Entry | None:
-        """How an order ended that a worker here sends, who knows it before anybody reads it; ``None`` in no time."""
+    async def _ended(self, putting: _Putting, deadline: float) -> Entry | None:
+        """How sending an order ended, from a worker here or as it is written down; ``None`` in no time."""
         loop = asyncio.get_running_loop()
         ended = putting.ended = loop.create_future()
         entry = await self._written(putting, deadline)
@@ -757,7 +751,7 @@ class Outbox:
                         return told
             finally:
                 self._sender.told.discard(ended)
-        # it is in other hands by now, or will take long: it is heard of like any other
+        # it is in other hands, or will take long: it is heard of like any other
         with suppress(TimeoutError, JournalClosed):
             return await self._listener.until(
                 entry.request_id, lambda state: state not in UNSENT, deadline - loop.time()
@@ -771,22 +765,6 @@ class Outbox:
                 return await ended
         async with asyncio.timeout(timeout):
             return await ended
-
-    async def _heard_of(self, putting: _Putting, deadline: float) -> Entry | None:
-        """How an order ended that somebody else sends, or that has to wait its turn; ``None`` in no time."""
-        with self._listener.hearing(
-            putting.order.request_id
-        ) as heard:  # before it is on disk, so that nothing is missed
-            entry = await self._written(putting, deadline)
-            if entry.state not in UNSENT:
-                return entry
-            with suppress(TimeoutError):
-                if entry.batch_id != self._name:
-                    left = deadline - asyncio.get_running_loop().time()
-                    return await self._listener.until(entry.request_id, _is_sent, left)
-                async with asyncio.timeout_at(deadline):
-                    return await heard
-        return None
 
 
 class _Putting:
@@ -815,49 +793,20 @@ class _Putting:
 
     def give_up(self, error: BaseException) -> None:
         """It was not written down, or nobody knows."""
-        crew = self.crew
-        if crew is not None and self.worker is not None:
-            crew.let_go(self.worker, self.order.amount)
-            if isinstance(error, JournalUnavailable):
-                crew.fail(error)  # it may be permitted all the same: its chunk is given back, and it is unknown
+        if self.crew is not None and self.worker is not None:
+            self.crew.is_not_put(self.worker, self.order.amount, error)
 
     def succeeded(self, placed: Placed) -> Coroutine[Any, Any, None] | None:
         """It is on disk: a worker gets it. Gives what has to be written where none does."""
-        crew, worker = self.crew, self.worker
         self.entry = placed.entry
-        if crew is not None:
-            if crew.drains and placed.permit is None:
-                return self._give_back(crew, placed)
-            leased = crew.leases.take_placed(placed, self.asked)
-            if leased is not None:
-                leased.call = self._call
-                if self.ended is not None:
-                    self.is_in_hand, leased.tell = True, self._has_ended
-            if leased is not None and worker is not None and placed.permit is not None:
-                if worker.done():
-                    return self._break_off(crew, worker, leased, placed)
-                worker.set_result((leased, placed.permit))
-            else:
-                if leased is not None:
-                    crew.wake()
-                if worker is not None:
-                    crew.let_go(worker, self.order.amount)
-        return None
-
-    async def _give_back(self, crew: StandingCrew, placed: Placed) -> None:
-        """Nothing more is begun here."""
-        if placed.chunk is not None:
-            with suppress(JournalError):  # else it is taken over when its lease has run out
-                await crew.leases.give_back_placed(placed.chunk)
-        if self.worker is not None:
-            crew.let_go(self.worker, self.order.amount)
-
-    async def _break_off(
-        self, crew: StandingCrew, worker: asyncio.Future[Handed | None], order: LeasedOrder, placed: Placed
-    ) -> None:
-        """Everything is broken off."""
-        if placed.permit is not None:
-            await crew.take_back(worker, order, placed.permit)
+        if self.crew is None:
+            return None
+        leased, rest = self.crew.place(placed, self.asked, self.worker, self.order.amount)
+        if leased is not None:
+            leased.call = self._call
+            if self.ended is not None:
+                self.is_in_hand, leased.tell = True, self._has_ended
+        return rest
 
     def _has_ended(self, outcome: Outcome | None, at: float | None) -> None:
         """A worker has written down how it ended, or has it in hand no more."""
@@ -873,7 +822,3 @@ def _check_order(order: object) -> None:
     """It is an order. Raises ``TypeError``."""
     if not isinstance(order, PayoutOrder | CollectionOrder):
         raise TypeError(f"order: expected PayoutOrder or CollectionOrder, not {type(order).__name__}")
-
-
-def _is_sent(state: State) -> bool:
-    return state not in UNSENT

@@ -54,34 +54,20 @@ class SettlingPass:
 
 
 @attrs.define(eq=False)
-class Wait:
-    """An open order, between two looks.
-
-    Attributes:
-        since: Unix seconds at which it last changed.
-        sent_at: Unix seconds of its first permit.
-        due: When it is looked up next, in seconds that only grow.
-    """
-
-    state: State
-    since: float
-    sent_at: float
-    due: float
-
-
-@attrs.define(eq=False)
 class DueQueue:
     """All open orders, and when each is looked up next, for as long as this process has the duty.
 
     Attributes:
         absences: Which lists have missed them.
-        waits: By request id. When one is due is changed by ``schedule`` alone.
+        orders: By request id, each with the first of its permits that was ever heard of.
+        dues: When each is looked up next, in seconds that only grow; it is changed by ``schedule`` alone.
         pages: How many the list of the last pass had.
         statusless_until: Records carried no status: they are not asked for one before, in seconds that only grow.
     """
 
     absences: Absences
-    waits: dict[str, Wait] = attrs.field(init=False, factory=dict)
+    orders: dict[str, OpenOrder] = attrs.field(init=False, factory=dict)
+    dues: dict[str, float] = attrs.field(init=False, factory=dict)
     pages: int = attrs.field(init=False, default=1)
     statusless_until: float = attrs.field(init=False, default=float("-inf"))
     _line: list[tuple[float, str]] = attrs.field(init=False, factory=list)  # the next one first
@@ -89,45 +75,45 @@ class DueQueue:
     def note(self, orders: Iterable[OpenOrder], due: Callable[[OpenOrder], float]) -> None:
         """These orders are open: they wait as before, or newly where they have changed their state."""
         for order in orders:
-            wait = self.waits.get(order.request_id)
-            if wait is None or wait.state is not order.state:
-                wait = self.waits[order.request_id] = Wait(order.state, order.since, order.sent_at, 0.0)
+            before = self.orders.get(order.request_id)
+            sent_at = order.sent_at if before is None else min(order.sent_at, before.sent_at)
+            self.orders[order.request_id] = order._replace(sent_at=sent_at)
+            if before is None or before.state is not order.state:
                 self.schedule(order.request_id, due(order))
-            elif wait.since != order.since:
+            if before is not None and before.since != order.since:
                 self.absences.of.pop(order.request_id, None)  # it may have been sent again since
-            wait.since = order.since
 
     def drop(self, request_ids: Iterable[str]) -> None:
         """These orders are open no more."""
         for request_id in request_ids:
-            self.waits.pop(request_id, None)
-            self.absences.of.pop(request_id, None)
+            for held in (self.orders, self.dues, self.absences.of):
+                held.pop(request_id, None)
 
     def keep(self, request_ids: Collection[str]) -> None:
         """No others are open."""
-        self.drop([request_id for request_id in self.waits if request_id not in request_ids])
-        self._line = [(wait.due, request_id) for request_id, wait in self.waits.items()]
+        self.drop([request_id for request_id in self.orders if request_id not in request_ids])
+        self._line = [(due, request_id) for request_id, due in self.dues.items()]
         heapq.heapify(self._line)
 
     def schedule(self, request_id: str, due: float) -> None:
         """Say when an order is looked up next, in seconds that only grow."""
-        if (wait := self.waits.get(request_id)) is not None:
-            wait.due = due
+        if request_id in self.orders:
+            self.dues[request_id] = due
             heapq.heappush(self._line, (due, request_id))
 
-    def due_by(self, now: float) -> dict[str, Wait]:
+    def due_by(self, now: float) -> dict[str, OpenOrder]:
         """The orders that are due by now; each is to be scheduled anew, or stays due."""
-        found: dict[str, Wait] = {}
+        found: dict[str, OpenOrder] = {}
         while self.next_due <= now:
             _, request_id = heapq.heappop(self._line)
-            found[request_id] = self.waits[request_id]
+            found[request_id] = self.orders[request_id]
         return found
 
     @property
     def next_due(self) -> float:
         """When the next order is due."""
         line = self._line
-        while line and ((wait := self.waits.get(line[0][1])) is None or wait.due != line[0][0]):
+        while line and self.dues.get(line[0][1]) != line[0][0]:
             heapq.heappop(line)  # it was settled, or scheduled anew
         return line[0][0] if line else float("inf")
 
@@ -140,7 +126,7 @@ class ReconcilePass:
         over: Orders that are open no more: settled meanwhile, or planned again by a person.
     """
 
-    def __init__(self, scanner: ListScanner, queue: DueQueue, due: Mapping[str, Wait]) -> None:
+    def __init__(self, scanner: ListScanner, queue: DueQueue, due: Mapping[str, OpenOrder]) -> None:
         self._queue = queue
         self._due = due
         self._scanner = scanner
@@ -228,12 +214,12 @@ class ReconcilePass:
         Args:
             told: Of whom everything is known.
         """
-        waits, search = self._queue.waits, self._search
+        opened, search = self._queue.orders, self._search
         left = {order.request_id: order.state for order in self._open() if order.request_id not in told}
         if not left:
             return None
         first = min(self._due[request_id].sent_at for request_id in left)
-        await self._take_up([id_ for id_, wait in waits.items() if wait.sent_at >= first and id_ not in self._due])
+        await self._take_up([id_ for id_, order in opened.items() if order.sent_at >= first and id_ not in self._due])
         search.by_status = not {State.ACCEPTED, State.FAILED}.isdisjoint(left.values())
         zone = self._scanner.payments.dialect.timezone
         window = DateRange.to_now(first, self._queue.absences.clock(), zone, self._orders)

@@ -15,7 +15,7 @@ from payments_async._session.statuses import Statuses, read_statuses
 from payments_async._values.errors import AuthenticationFailed, PaymentsError
 from payments_async._values.frozen import frozen
 from payments_async._values.observing import watched
-from payments_async._values.spill import PAGE, SpillTable, ids, paged
+from payments_async._values.spill import PAGE, SpillTable, paged
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.models import Acceptance, Transaction, TransactionStatus
 from payments_async._wire.status_codes import STATUS_CODES
@@ -258,19 +258,32 @@ def tell_the_session(payments: PaymentsSession, orders: Iterable[ReconcileTarget
     return told
 
 
-async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: str) -> None:
-    """Look once whether what an earlier run left open has arrived. Parks nothing, waits for nothing.
+async def look_up_unknown(payments: PaymentsSession, journal: Journal, batch_id: str, *, is_listed: bool) -> None:
+    """Look once whether what an earlier run left unknown has arrived. Parks nothing, waits for nothing.
 
     How it ended is left to ``reconcile``, unless the records say it: that would be a list for each status more.
+
+    Args:
+        is_listed: What the list shows of it was taken from there a moment ago.
+
+    Raises:
+        AuthenticationFailed: The service refused our credentials.
     """
+    if not (await journal.progress(batch_id)).counts[State.UNKNOWN]:
+        return
     executor = executor_of(payments)
     reader = Reader(payments.transactions.page, clock=executor.clock, sleep=executor.sleep)
     absences = Absences(payments=payments, clock=time.time, ticks=executor.clock)
     search = Reconciler(ListScanner(payments, journal, reader), absences, by_status=False)
     await search.begin(batch_id)
-    async for sought in collect(journal, batch_id, states=OPEN, portion=_FEW):
-        await search.look_once(sought)
-        return
+    try:
+        async for sought in collect(journal, batch_id, states=OPEN, portion=_FEW):
+            await search.look_once(sought, is_listed=is_listed)
+            return
+    except AuthenticationFailed:
+        raise
+    except PaymentsError:
+        pass  # a service that cannot be read: what is unknown stays unknown
 
 
 @attrs.define(eq=False)
@@ -347,10 +360,11 @@ class Reconciler:
             await self._wait(self.absences.interval)
             await self.scan_window(window)
 
-    async def look_once(self, sought: SpillTable[ReconcileTarget]) -> DateRange | None:
-        """Look everywhere; tells which days were read."""
+    async def look_once(self, sought: SpillTable[ReconcileTarget], *, is_listed: bool = False) -> DateRange | None:
+        """Look everywhere, but not in a list that was read a moment ago; tells which days were read."""
         await self.look_in_notifications(sought)
-        window = self._window(sought, (order.at for order in sought.each() if order.is_sought))
+        moments = (order.at for order in sought.each() if order.is_sought)
+        window = None if is_listed else self._window(sought, moments)
         if window is not None:
             await self.scan_window(window)
         await self._by_id(window, sought)
@@ -474,31 +488,27 @@ class Reconciler:
 
         Where the first records tell a status, the lists of each status tell it of hundreds at once.
         """
-        before, looked_up = self._statused, ids()
-
-        def unknown() -> Iterator[ReconcileTarget]:
-            others = (state for state in OPEN if state is not State.ACCEPTED)
-            for page in paged(order for order in sought.each(*others) if order.transaction_id):
-                looked_up.put(dict.fromkeys(order.request_id for order in page))
-                yield from page
+        few: list[ReconcileTarget] = []
 
         def accepted() -> Iterator[ReconcileTarget]:
+            asked = {order.request_id for order in few}
             known = (order for order in sought.each(State.ACCEPTED) if order.transaction_id)
-            for page in paged(_unlisted(known, before)):
-                gone = looked_up.find(order.request_id for order in page)
-                yield from (order for order in page if order.request_id not in gone)
+            return self.unlisted(order for order in known if order.request_id not in asked)
 
         few = list(islice(accepted(), STATUSLESS))
-        looked_up.put(dict.fromkeys(order.request_id for order in few))
-        statusless = await self.look_up(sought, chain(unknown(), few))
+        others = (state for state in OPEN if state is not State.ACCEPTED)
+        unknown = (order for order in sought.each(*others) if order.transaction_id)
+        statusless = await self.look_up(sought, chain(unknown, few))
         if statusless < STATUSLESS and next(accepted(), None) is not None:
             if window is not None:
                 await self._statuses(window, under_way=True)
-            await self.look_up(sought, self.unlisted(accepted()), statusless)
+            await self.look_up(sought, accepted(), statusless)
 
     def unlisted(self, orders: Iterable[ReconcileTarget]) -> Iterator[ReconcileTarget]:
         """Those of these orders that no list shows as under way."""
-        return _unlisted(orders, self._statused)
+        for page in paged(orders):
+            listed = self._statused.under_way.find({(order.transaction_id or "").lower() for order in page})
+            yield from (order for order in page if (order.transaction_id or "").lower() not in listed)
 
     async def look_up(
         self, sought: SpillTable[ReconcileTarget], orders: Iterable[ReconcileTarget], statusless: int = 0
@@ -563,10 +573,3 @@ def _last_complete(sweeps: Sequence[Sweep], batch_id: str | None, now: float) ->
             return sweep.begun
         now = min(now, sweep.begun)
     return 0.0
-
-
-def _unlisted(orders: Iterable[ReconcileTarget], statuses: Statuses) -> Iterator[ReconcileTarget]:
-    """Those of these orders whose transactions the lists of the statuses do not show as under way."""
-    for page in paged(orders):
-        listed = statuses.under_way.find({(order.transaction_id or "").lower() for order in page})
-        yield from (order for order in page if (order.transaction_id or "").lower() not in listed)

@@ -18,7 +18,7 @@ import attrs
 from payments_async._session.lists import Reader
 from payments_async._session.session import PaymentsSession, check_session, executor_of
 from payments_async._values.checks import check_filled, check_number
-from payments_async._values.errors import AuthenticationFailed, PaymentsError
+from payments_async._values.errors import AuthenticationFailed
 from payments_async._values.observing import watched
 from payments_async._wire.orders import Order
 from payments_async.journal import Journal
@@ -29,7 +29,7 @@ from payments_async.journal._states import State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._crew import ASKED_TO_STOP, Crew, FirstLook, RunProgress
 from payments_async.outbox._leases import Leases
-from payments_async.outbox._reconcile import look_up_open
+from payments_async.outbox._reconcile import look_up_unknown
 from payments_async.outbox._scans import DateRange, ListScanner, account_of
 from payments_async.outbox._sent_by_session import sent_by_session
 
@@ -141,7 +141,7 @@ async def run_batch(
                 )
                 refused = why_not(looked)
             if not is_stopped and refused is None:
-                await _look_up_first(payments, journal, batch_id)
+                await look_up_unknown(payments, journal, batch_id, is_listed=looked is not None)
         except AuthenticationFailed as error:
             refused = f"the credentials were refused: {error.message}"
         crew = BatchCrew(
@@ -386,16 +386,3 @@ def why_not(looked: FirstLook) -> str | None:
         f"the service's list of {looked.since.isoformat()} to {looked.until.isoformat()} was not read to its end "
         f"({looked.problem}), so orders in it that were sent before would be sent again; nothing was sent"
     )
-
-
-async def _look_up_first(payments: PaymentsSession, journal: Journal, batch_id: str) -> None:
-    """Look up what an earlier run left open."""
-    before = await journal.progress(batch_id)
-    if not before.counts[State.UNKNOWN]:
-        return
-    try:
-        await look_up_open(payments, journal, batch_id)
-    except AuthenticationFailed:
-        raise
-    except PaymentsError:
-        pass  # a service that cannot be read: what is unknown stays unknown

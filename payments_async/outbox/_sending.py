@@ -91,15 +91,22 @@ class OrderSender:
         """Whether a worker here has an order in hand."""
         return self.crew is not None and request_id in self.crew.under_way
 
+    def why_not(self) -> str | None:
+        """What hinders the sending, in words."""
+        return self.hinders or (None if self.crew is None else self.crew.trouble)
+
     async def run(self) -> None:
         """Send, and begin again after a failure, until it is closed."""
         delay = AGAIN_INITIAL
         while not self.stopping.is_set():
             try:
-                if await self._is_ready():
+                why = await self._look_for(self.name)  # the journal may have forgotten what was sent
+                if why is None:
                     self.hinders, delay = None, AGAIN_INITIAL
                     await self._send()
                     continue
+                if not self.stopping.is_set():
+                    self._hinder(why)
             except JournalClosed:
                 return
             except (JournalError, PaymentsError) as error:
@@ -115,13 +122,6 @@ class OrderSender:
             facts = {"outbox": self.name, "why": why}
             _log.error("the outbox %s sends nothing: %s", self.name, why, extra=facts)
         self.hinders = why
-
-    async def _is_ready(self) -> bool:
-        """Look first, where the journal may have forgotten what was sent; tells whether anything may be sent."""
-        why = await self._look_for(self.name)
-        if why is not None and not self.stopping.is_set():
-            self._hinder(why)
-        return why is None
 
     async def _look_for(self, batch_id: str) -> str | None:
         """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""

@@ -21,7 +21,7 @@ from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import GRACE, INTERVAL, LISTS, Entry, OpenOrder
 from payments_async.journal._states import OPEN, State
 from payments_async.outbox._absences import Absences
-from payments_async.outbox._passes import DueQueue, ReconcilePass, SettlingPass, Wait
+from payments_async.outbox._passes import DueQueue, ReconcilePass, SettlingPass
 from payments_async.outbox._scans import PAGES_ABREAST, ListScanner, check_account
 from payments_async.outbox._targets import SOUGHT
 
@@ -42,6 +42,7 @@ _AGAIN_INITIAL, _AGAIN_MAX = 5.0, 900.0  # seconds until the next pass after one
 _LISTEN = 15.0  # seconds after which the journal is asked again for what other processes left open
 _LIST_AGAIN = 900.0  # seconds after which all that is open is listed again; until then changes tell of it
 _CHANGES = 500  # changes read at once
+_APART = 5.0  # seconds from one pass to the next, at least: what becomes due meanwhile shares its list
 _BREATH = 1.0  # seconds between two such questions, whatever is heard
 _MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is over then
 _SENT_AGAIN = "the outbox %s: %d orders are in no complete list and sent again by a person's word, %s the first"
@@ -248,7 +249,7 @@ class Settler:
     def _tell_age(self) -> None:
         """Tell whoever watches how old the oldest unknown order is."""
         if (observer := executor_of(self._payments).observer) is not None:
-            since = [wait.since for wait in self._queue.waits.values() if wait.state is State.UNKNOWN]
+            since = [order.since for order in self._queue.orders.values() if order.state is State.UNKNOWN]
             observer.level("unknown_age", max(0.0, self._clock() - min(since)) if since else 0.0)
 
     async def _list(self, now: float) -> None:
@@ -283,7 +284,7 @@ class Settler:
                 listed.update(order.request_id for order in orders)
         queue.keep(listed)
 
-    async def _look(self, due: Mapping[str, Wait], began: float) -> None:
+    async def _look(self, due: Mapping[str, OpenOrder], began: float) -> None:
         """Make one pass for these orders, and for all others that its list shows."""
         at = self._clock()
         fetch, absences = self._payments.transactions.page, self._queue.absences
@@ -296,11 +297,12 @@ class Settler:
                 failure = await trip.make()
                 work.tell(error=None if failure is None else type(failure).__qualname__)
         finally:
-            for request_id, wait in due.items():
-                self._queue.schedule(request_id, wait.due)  # unless it is said otherwise, it stays due
+            for request_id in due:
+                self._queue.schedule(request_id, began)  # unless it is said otherwise, it stays due
             self._queue.drop(trip.over)
             took = self._spend(began)
             self._last = trip.told(at, took)
+            self._free_at = max(self._free_at, began + _APART)
         self._note(trip, began + took)
         if failure is not None:
             self._failed(failure.message, began + took)
@@ -316,8 +318,8 @@ class Settler:
     def _note(self, trip: ReconcilePass, now: float) -> None:
         """Say when each order that was looked up is looked up next, and say aloud what needs a person."""
         for request_id, state in trip.served():
-            if (wait := self._queue.waits.get(request_id)) is not None and wait.state is state:
-                self._queue.schedule(request_id, now + self._pause(request_id, wait, now))
+            if (order := self._queue.orders.get(request_id)) is not None and order.state is state:
+                self._queue.schedule(request_id, now + self._pause(order, now))
         if parked := trip.findings.parked:
             facts = {"outbox": self._outbox, "parked": len(parked), "request_id": parked[0]}
             words = "the outbox %s: %d orders are in no complete list and were parked, %s the first: a person decides"
@@ -348,17 +350,17 @@ class Settler:
         facts = {"outbox": self._outbox, "strangers": len(news), "transaction_id": news[0]}
         _log.warning(words, self._outbox, len(news), news[0], extra=facts)
 
-    def _pause(self, request_id: str, wait: Wait, now: float) -> float:
+    def _pause(self, order: OpenOrder, now: float) -> float:
         """Seconds until an order is looked up again."""
         clock = self._clock()
-        age = max(0.0, clock - wait.since)
-        pause = _pause_at(wait.state, age)
-        if wait.state is not State.UNKNOWN:
+        age = max(0.0, clock - order.since)
+        pause = _pause_at(order.state, age)
+        if order.state is not State.UNKNOWN:
             return pause
         absences = self._queue.absences
-        if (missed := absences.of.get(request_id)) is not None and now - missed.at <= 2.0 * absences.interval:
+        if (missed := absences.of.get(order.request_id)) is not None and now - missed.at <= 2.0 * absences.interval:
             return min(pause, absences.interval)  # the next list that misses it may be the last one needed
-        grace = wait.sent_at + absences.grace - clock
+        grace = order.sent_at + absences.grace - clock
         return min(pause, grace) if grace > 0.0 else pause
 
     def _failed(self, why: str, now: float) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum, auto
 from functools import partial
+from typing import Any
 
 import attrs
 
 from payments_async._values.deadlines import waking_seconds
 from payments_async._values.errors import PaymentsError
 from payments_async._values.observing import Observer
-from payments_async.journal._faults import JournalError
-from payments_async.journal._records import Pause, Placed, Progress, Waiting
+from payments_async.journal._faults import JournalError, JournalUnavailable
+from payments_async.journal._records import Outcome, Pause, Permit, Placed, Progress, Waiting
+from payments_async.journal._states import News
 from payments_async.outbox._brakes import Fuse, spent_in
 from payments_async.outbox._crew import Crew, Handed
 from payments_async.outbox._health import OutboxHealth
@@ -138,25 +140,45 @@ class StandingCrew(Crew):
             self._ask_again = soon
             self.hint()
 
-    async def place(self, placed: Placed, asked: float, worker: asyncio.Future[Handed | None] | None) -> bool:
-        """Take over an order that was put for this crew; tells whether a worker that was reserved for it has it.
+    def place(
+        self, placed: Placed, asked: float, worker: asyncio.Future[Handed | None] | None, amount: Decimal
+    ) -> tuple[LeasedOrder | None, Coroutine[Any, Any, None] | None]:
+        """Take over an order that was put for this crew, and hand it to the worker that was reserved for it.
 
         Args:
             asked: Monotonic seconds when it was put.
+
+        Returns:
+            The order, if it is in our hands now, and what has to be written where it goes back.
         """
-        if self.drains and placed.permit is None:
-            if placed.chunk is not None:
-                with suppress(JournalError):  # else it is taken over when its lease has run out
-                    await self.leases.give_back_placed(placed.chunk)
-        elif (leased := self.leases.take_placed(placed, asked)) is not None:
-            if worker is not None and placed.permit is not None:
-                if worker.done():
-                    await self.take_back(worker, leased, placed.permit)
-                else:
-                    worker.set_result((leased, placed.permit))
-                return True
+        leased, rest = None, None
+        if not self.drains or placed.permit is not None:
+            leased = self.leases.take_placed(placed, asked)
+        elif placed.chunk is not None:
+            rest = self.leases.give_back_placed(placed.chunk)
+        if leased is not None and worker is not None and placed.permit is not None:
+            if not worker.done():
+                worker.set_result((leased, placed.permit))
+                return leased, None
+            return leased, self._take_back(worker, leased, placed.permit)
+        if leased is not None:
             self.wake()
-        return False
+        if worker is not None:
+            self.let_go(worker, amount)
+        return leased, rest
+
+    def is_not_put(self, worker: asyncio.Future[Handed | None], amount: Decimal, error: BaseException) -> None:
+        """An order that a worker was reserved for was not written down, or nobody knows."""
+        self.let_go(worker, amount)
+        if isinstance(error, JournalUnavailable):
+            self.fail(error)  # it may be permitted all the same: its chunk is given back, and it is unknown
+
+    async def _take_back(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
+        """A worker that was reserved was broken off meanwhile: nobody sends an order under its permit."""
+        self.let_go(worker, order.claimed.amount)
+        self.leases.again(order, 0.0)
+        broken_off = Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent")
+        await self.survives(self.journal.record(broken_off))
 
     def has_plenty(self) -> bool:
         return self.leases.is_full(self.size)  # what there is of a batch must not keep single orders out
@@ -180,7 +202,7 @@ class StandingCrew(Crew):
         self._turn += 1
         runs.rotate(self._turn)
         claimed = False
-        for run in sorted(runs, key=_urgency):
+        for run in sorted(runs, key=lambda run: -run.priority):
             if not self.leases.has_plenty_of(run.run, self.size):
                 claimed = await self.leases.claim(run.batch_id) is not None or claimed
         if not self._others_hold and not any(run.free for run in waiting) and written == self.written:
@@ -354,7 +376,3 @@ class StandingCrew(Crew):
     def lacks_balance(self, why: str) -> None:
         self.trouble = f"the balance could not be read: {why}"
         _log.error("the outbox %s sends nothing: %s", self.name, self.trouble, extra={"outbox": self.name, "why": why})
-
-
-def _urgency(run: Waiting) -> int:
-    return -run.priority

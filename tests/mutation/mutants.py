@@ -1167,8 +1167,8 @@ MUTANTS = (
         "passes-count-lists-of-an-earlier-attempt",
         PASSES,
         "the settler begins to count anew where an order may have been sent again",
-        "elif wait.since != order.since:",
-        "elif wait.since is None:",
+        "if before is not None and before.since != order.since:",
+        "if before is not None and before.since is None:",
     ),
     Mutant(
         "parks-within-the-grace",
