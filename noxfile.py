@@ -55,9 +55,9 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def docs(session: nox.Session) -> None:
-    """Make the reference from the docstrings, in build/reference; a warning is an error."""
-    session.install("-e", f".[{EXTRAS}]", "pytest-asyncio", *_dev("pdoc"))
-    session.run("python", ".ci/reference.py", *session.posargs)
+    """Build the site of pages and reference, in build/site; a warning and a dead link are errors."""
+    session.install("-e", f".[{EXTRAS}]", *_dev("zensical", "mkdocstrings"))
+    session.run("python", ".ci/site.py", *session.posargs)
 
 
 @nox.session(python=OLDEST)

@@ -37,7 +37,7 @@ _RENEWAL_PAUSE = 5.0  # seconds between failed renewals while the old token stil
 
 @attrs.frozen(kw_only=True, init=False)
 class Credentials:
-    """What a client application logs in with (section "Authentication"). Never shown in full.
+    """What a client application logs in with. Never shown in full.
 
     Attributes:
         app_key: Application key, from the portal.

@@ -16,7 +16,7 @@ from payments_async._wire.status_codes import FINAL_CODES, STATUS_CODES
 # slots=False halves the time that creating a frozen event takes, and one is created for every notification
 @attrs.frozen(kw_only=True, slots=False)
 class TransactionEvent:
-    """A notification about one transaction (section "Events").
+    """A notification about one transaction.
 
     Attributes:
         transaction_id: Lower case when it is a UUID.

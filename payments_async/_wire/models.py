@@ -68,7 +68,7 @@ _STATUS_SPELLINGS = {
 
 @frozen(kw_only=True)
 class Acceptance:
-    """The service's "queued", which is not success (section "Transaction acceptance response").
+    """The service's "queued", which is not success.
 
     Attributes:
         request_id: Of the order.
@@ -114,7 +114,7 @@ class TransactionBeneficiary:
 
 @frozen(kw_only=True)
 class Transaction:
-    """What the service made of an order (section "Transaction record").
+    """What the service made of an order.
 
     Attributes:
         transaction_id: The service's id.
@@ -147,7 +147,7 @@ class Transaction:
 
 @frozen(kw_only=True)
 class Product:
-    """A product of the service (section "Product").
+    """A product of the service.
 
     Attributes:
         product_regex: A hint of what customer references look like. Some are junk, so it never blocks an order.
@@ -170,7 +170,7 @@ class Product:
 
 @frozen(kw_only=True)
 class ProductItem:
-    """An item of a product (section "Product item").
+    """An item of a product.
 
     Attributes:
         amount: Price in units of the product's currency; binding when ``is_amount_fixed``.
@@ -195,7 +195,7 @@ class ProductItem:
 
 @frozen(kw_only=True)
 class Account:
-    """The client account (section 12).
+    """The client account.
 
     Attributes:
         balance: Exact, in units of ``currency``.
@@ -211,7 +211,7 @@ class Account:
 
 @frozen(kw_only=True)
 class Card:
-    """A card (section 13).
+    """A card.
 
     Attributes:
         masked_card_number: First and last four digits, as the service masks it.
@@ -233,7 +233,7 @@ class Card:
 
 @frozen(kw_only=True)
 class Validation:
-    """The service's opinion of a product item, a customer reference and an amount (section 11).
+    """The service's opinion of a product item, a customer reference and an amount.
 
     Attributes:
         ok: Whether the order would be taken.
@@ -249,7 +249,7 @@ class Validation:
 
 @frozen(kw_only=True)
 class Page(Generic[T]):
-    """One page of a listing (section "Paged collection").
+    """One page of a listing.
 
     Attributes:
         collection: The rows of this page.

@@ -26,7 +26,7 @@ _PLAIN_PERSON = re.compile(
 
 @frozen
 class MobileMoneyWallet:
-    """A mobile money wallet (section 2; for collections section 7).
+    """A mobile money wallet.
 
     Attributes:
         phone_number: Number of the wallet, 7 to 15 digits; a plus, blanks and dashes are allowed.
@@ -44,7 +44,7 @@ class MobileMoneyWallet:
 
 @frozen
 class BankAccount:
-    """A bank account (section 3).
+    """A bank account.
 
     Attributes:
         account_number: The receiving account; leading zeros count, so it is text.
@@ -65,7 +65,7 @@ class BankAccount:
 
 @frozen
 class AirtimeLine:
-    """A telephone line that receives airtime (section 4).
+    """A telephone line that receives airtime.
 
     Attributes:
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
@@ -80,7 +80,7 @@ class AirtimeLine:
 
 @frozen
 class InternetLine:
-    """A telephone line that receives a mobile internet bundle (section 5).
+    """A telephone line that receives a mobile internet bundle.
 
     Attributes:
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
@@ -95,7 +95,7 @@ class InternetLine:
 
 @frozen
 class UtilityAccount:
-    """A customer's account with a utility (section 6).
+    """A customer's account with a utility.
 
     Attributes:
         customer_reference: Number of the electricity or water account.
@@ -150,7 +150,7 @@ class Beneficiary:
 
 @frozen(kw_only=True)
 class PayoutOrder:
-    """Our instruction for one payout, before the service has it (sections 2 to 6).
+    """Our instruction for one payout, before the service has it.
 
     Attributes:
         request_id: Identifier of this payout, unique for ever. It has no default: a generated one would turn a second
@@ -204,7 +204,7 @@ class PayoutOrder:
 
 @frozen(kw_only=True)
 class CollectionOrder:
-    """Our instruction to collect money from a mobile money wallet (section 7).
+    """Our instruction to collect money from a mobile money wallet.
 
     Attributes:
         request_id: Identifier of this collection, unique for ever; see ``PayoutOrder``.
