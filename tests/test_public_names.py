@@ -38,7 +38,7 @@ PINNED = {
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit
     """,
     "payments_async.ipn": """
-        Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver
+        Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerFailure HandlerPolicy HmacVerifier Receiver
         RecordSource Refusal Registration RequestRefused SENDERS_2026 SENDERS_OLDER THIS_MACHINE TransactionConflict
         TransactionEvent TransactionFailed TransactionProcessing TransactionSucceeded TransactionUnrecognised
         UNIX_SOCKET UnreadableNotification Verifier read_notification serve serving
@@ -64,7 +64,7 @@ PINNED = {
         OpenTelemetry
     """,
     "payments_async.outbox": """
-        Fuse HandlerPolicy Outbox OutboxHealth
+        Fuse HandlerFailure HandlerPolicy Outbox OutboxHealth
     """,
     "payments_async.sandbox": """
         Clock Counterparty DeliveryAttempt Execution Fault ManualClock Quirks Received Sandbox Status

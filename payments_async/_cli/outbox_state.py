@@ -82,6 +82,7 @@ def metrics_of(health: OutboxHealth) -> str:
         *(f'payments_orders{{{ours},state="{one}"}} {count}' for one, count in health.progress.counts.items()),
         "# TYPE payments_changes gauge",
         f'payments_changes{{{ours},state="pending"}} {health.handlers.pending}',
+        f'payments_changes{{{ours},state="failing"}} {health.handlers.failing}',
         f'payments_changes{{{ours},state="dead"}} {health.handlers.dead}',
     ]
     levels = {**health.needs, "orders_in_tray": health.in_tray, "strangers": health.strangers}
@@ -106,7 +107,15 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "chunks_in_quarantine": held_up.quarantined,
         "batches_not_loaded": held_up.unloaded,
         "slowed": held_up.slowed,
-        "handlers": {"waiting": health.handlers.pending, "dead": health.handlers.dead, "orphaned": orphaned},
+        "handlers": {
+            "waiting": health.handlers.pending,
+            "failing": health.handlers.failing,
+            "failing_since": health.handlers.failing_since,
+            "failure": health.handlers.failure,
+            "dead": health.handlers.dead,
+            "orphaned": orphaned,
+        },
+        "trouble": health.handlers.trouble,
         "in_tray": health.in_tray,
         "untaken": health.untaken,
         "strangers": health.strangers,

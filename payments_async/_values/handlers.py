@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -15,9 +14,10 @@ import attrs
 
 from payments_async._values.checks import check_callable
 from payments_async._values.deadlines import Deadlines
-from payments_async._values.frozen import frozen
+from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
 from payments_async._values.tasks import Tasks
+from payments_async._values.tracebacks import masked_traceback, place_of
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -87,6 +87,30 @@ class Route(Generic[K]):
     call: Handler
 
 
+@frozen(kw_only=True)
+class HandlerFailure:
+    """A handler that failed, for whoever is told of it.
+
+    Attributes:
+        handler: Its name.
+        error: Type, place and words, masked.
+        place: File and line of your own code, such as ``shop.py:31``.
+        traceback: Types, files, lines and functions; masked, without local variables.
+        fact: What it was told: an event, or an entry. It holds personal data.
+        cause: The exception itself. Its words, and the local variables of its traceback, may hold personal data.
+    """
+
+    handler: str
+    error: str
+    place: str
+    traceback: str
+    fact: Any = field(repr=False)
+    cause: BaseException = field(repr=False)
+
+
+ErrorHook = Callable[[HandlerFailure], object]
+
+
 class Router(ABC, Generic[K, T]):
     """The handlers of one place, in the order in which they were registered. What happens is a fact to them.
 
@@ -97,6 +121,7 @@ class Router(ABC, Generic[K, T]):
     """
 
     def __init__(self, *, concurrency: int, timeout: float, log: logging.Logger) -> None:
+        self.error_hooks: list[ErrorHook] = []  # told of each handler that failed
         self._routes: list[Route[K]] = []
         self._are_shared = False  # whether a fact may have several handlers, so that facts do not bound handlers
         self._places = asyncio.Semaphore(concurrency)
@@ -183,24 +208,44 @@ class Router(ABC, Generic[K, T]):
                         await route.call(fact)
             if done is not None:
                 done(fact, route.name)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return self._failed(route, fact, "CancelledError: something it waited for was cancelled", "")
+            return await self._failed(route, fact, error, "something it waited for was cancelled")
         except (KeyboardInterrupt, GeneratorExit):
             raise  # the end of the process, or of this very handler
         except BaseException as error:  # noqa: BLE001 - whatever else a handler raises, the others go on
-            return self._failed(route, fact, error_text(error, self._private(fact)), _place(error))
+            return await self._failed(route, fact, error, str(error))
         return ()
 
-    def _failed(self, route: Route[K], fact: T, why: str, place: str) -> Sequence[str]:
-        """Say in the log that a handler failed, and where."""
-        names = self._named(fact)
+    async def _failed(self, route: Route[K], fact: T, error: BaseException, words: str) -> Sequence[str]:
+        """Say in the log that a handler failed, and where, and tell who asked to be told."""
+        names, private, place = self._named(fact), self._private(fact), place_of(error)
+        why = f"{type(error).__name__}{f' in {place}' if place else ''}: {redact(words, private)}"[:_LONGEST_ERROR]
         said = ", ".join(f"{name} {value}" for name, value in names.items() if value is not None)
-        facts = {"handler": route.name, **names, "error": why, "place": place}
+        trace = masked_traceback(error, private)
+        facts = {"handler": route.name, **names, "error": why, "place": place, "traceback": trace}
         self._log.warning("a handler failed: %s, %s: %s", route.name, said, why, extra=facts)
+        for hook in self.error_hooks:
+            failure = HandlerFailure(
+                handler=route.name, error=why, place=place, traceback=trace, fact=fact, cause=error
+            )
+            await self._tell(hook, failure)
         return (f"{route.name}: {why}",)
+
+    async def _tell(self, hook: ErrorHook, failure: HandlerFailure) -> None:
+        """Tell somebody of a failure, within the time of a handler; what fails there changes nothing."""
+        try:
+            with self._deadlines.stay():
+                told = hook(failure)
+                if inspect.isawaitable(told):
+                    await told
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the reason, the handler is run again all the same
+            why = error_text(error, self._private(failure.fact))
+            self._log.error("an error hook failed: %s", why, extra={"handler": failure.handler, "error": why})
 
 
 class Workers(Generic[T]):
@@ -250,11 +295,6 @@ class Workers(Generic[T]):
 def error_text(error: BaseException, private: Sequence[str] = ()) -> str:
     """An exception in one line fit for a log: long numbers, e-mail addresses and these texts masked."""
     return f"{type(error).__name__}: {redact(str(error), private)}"[:_LONGEST_ERROR]
-
-
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 def _check_takes(call: Callable[..., object], given: int) -> None:

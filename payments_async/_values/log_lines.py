@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from payments_async._values.masking import escape, redact
 
-# What every record has; all else is a fact that came with its message.
-_OWN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+# What every record has, and a traceback, which is shown below; all else is a fact that came with its message.
+_OWN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "traceback"})
 _NAMES_AN_ORDER = frozenset({"request_id", "transaction_id", "batch_id"})  # also where it looks like a telephone
 
 
@@ -35,7 +35,8 @@ class FactsFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, and a traceback below it where the record has one; as JSON all of it is one line."""
         said = self._masked(record.getMessage())
-        trace = self._masked_lines(self.formatException(record.exc_info)) if record.exc_info else []
+        told = self.formatException(record.exc_info) if record.exc_info else getattr(record, "traceback", "")
+        trace = self._masked_lines(str(told))
         at = datetime.fromtimestamp(record.created, UTC)
         if self._as_json:
             about = {

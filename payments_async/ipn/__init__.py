@@ -1,6 +1,6 @@
 """The receiver of notifications (IPN): senders, verifiers, typed events, handlers; for aiohttp, ASGI and WSGI."""
 
-from payments_async._values.handlers import HandlerPolicy
+from payments_async._values.handlers import HandlerFailure, HandlerPolicy
 from payments_async._values.public import name_publicly
 from payments_async._wire.events import (
     TransactionConflict,
@@ -24,6 +24,7 @@ __all__ = [
     "ClientCertificateVerifier",
     "DOCUMENTED_SENDERS",
     "Delivery",
+    "HandlerFailure",
     "HandlerPolicy",
     "HmacVerifier",
     "Receiver",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
-from payments_async._values.checks import check_filled, check_instance, check_patience
-from payments_async._values.handlers import HandlerPolicy
+from payments_async._values.checks import check_callable, check_filled, check_instance, check_patience
+from payments_async._values.handlers import ErrorHook, HandlerPolicy
 from payments_async._values.observing import Observer, guarded
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
@@ -39,6 +39,7 @@ E = TypeVar("E", bound=TransactionEvent)
 E_co = TypeVar("E_co", bound=TransactionEvent, covariant=True)
 R = TypeVar("R", bound=Awaitable[object])
 H = TypeVar("H", bound=Callable[[TransactionEvent], Awaitable[object]])
+X = TypeVar("X", bound=ErrorHook)
 
 
 class Registration(Protocol[E_co]):
@@ -182,6 +183,15 @@ class Receiver:
             return handler
 
         return register
+
+    def error(self, hook: X) -> X:
+        """Register a function, async or not, that is told of each handler that failed (``HandlerFailure``).
+
+        It is told at once, of every round, within the time of a handler. What it raises is logged, and changes nothing.
+        """
+        check_callable("hook", hook, "a function that is told of handlers that failed")
+        self._router.error_hooks.append(hook)
+        return hook
 
     @property
     def inbox(self) -> Journal | None:

@@ -24,7 +24,7 @@ from payments_async.ipn._intake import NOT_STORED, Answer, json_answer
 from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
 from payments_async.journal._faults import JournalClosed
-from payments_async.journal._inbox import Arrival, Doubt, RawNotification, Receipt
+from payments_async.journal._inbox import NOT_CONFIRMED, Arrival, Doubt, RawNotification, Receipt
 
 if TYPE_CHECKING:
     from payments_async.journal import Journal
@@ -196,14 +196,14 @@ class WithInbox:
     async def _confirmed(self, leased: _Leased) -> _Leased | None:
         """The same as evidence, once the service's record bears it out; ``None`` when it does not, or not yet."""
         if self._confirm is None:
-            await self._dispatcher.again(leased, "not confirmed: this receiver has no session to ask", counts=False)
+            await self._dispatcher.again(leased, f"{NOT_CONFIRMED}this receiver has no session to ask", counts=False)
             return None
         try:
             differs = await difference(self._confirm, leased.event, self._policy.timeout)
         except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
             # a service that cannot be asked says nothing; one that has no such transaction is asked for some hours
             is_refused = isinstance(error, Rejected) and not isinstance(error, AuthenticationFailed)
-            await self._dispatcher.again(leased, f"not confirmed: {error_text(error)}", counts=is_refused)
+            await self._dispatcher.again(leased, f"{NOT_CONFIRMED}{error_text(error)}", counts=is_refused)
             return None
         if differs is not None:
             facts = {"event_id": leased.id, "transaction_id": leased.event.transaction_id, "difference": differs}
@@ -251,6 +251,7 @@ class WithInbox:
             self._observer.level("inbox", backlog.dead, state="dead")
         facts = {"status": "ok", "pending": backlog.pending, "dead": backlog.dead, "oldest_seconds": oldest}
         facts |= {"unconfirmed": backlog.unconfirmed, "reported": backlog.reported}
+        facts |= {"failing": backlog.failing, "trouble": backlog.trouble}
         return json_answer(200, json.dumps(facts).encode())
 
     async def _stores(self) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from payments_async._values.frozen import frozen
 from payments_async._wire.events import TransactionEvent
+
+NOT_CONFIRMED = "not confirmed: "  # how it is written down why an event waits that no handler has heard of
 
 
 class Doubt(enum.StrEnum):
@@ -122,6 +125,9 @@ class Backlog:
     """How much is waiting: unhandled and dead events, and when the oldest unhandled one came (Unix seconds).
 
     Attributes:
+        failing: How many a handler has failed with that is run again.
+        failing_since: When the first of these came (Unix seconds).
+        failure: Which handler failed with it last, and where, masked.
         unconfirmed: Events that are no evidence until the service's record bears them out.
         reported: Events from somebody who is not known to be a sender.
     """
@@ -131,6 +137,17 @@ class Backlog:
     oldest: float | None
     unconfirmed: int = 0
     reported: int = 0
+    failing: int = 0
+    failing_since: float | None = None
+    failure: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """That handlers fail, since when and where, in words; ``None`` where none does."""
+        if not self.failing or self.failing_since is None:
+            return None
+        since = datetime.fromtimestamp(self.failing_since, UTC)
+        return f"handlers fail since {since:%Y-%m-%d %H:%M} UTC ({self.failing:,} wait for it): {self.failure}"
 
 
 @frozen(kw_only=True)

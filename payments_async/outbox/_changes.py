@@ -16,7 +16,7 @@ import attrs
 
 from payments_async._values.checks import check_callable
 from payments_async._values.dispatching import Dispatcher, Ends
-from payments_async._values.handlers import Handler, HandlerPolicy, Route, Router
+from payments_async._values.handlers import ErrorHook, Handler, HandlerPolicy, Route, Router
 from payments_async._values.tasks import Tasks
 from payments_async._wire.bodies import private_texts
 from payments_async.journal import Journal
@@ -26,6 +26,7 @@ from payments_async.journal._records import Entry
 from payments_async.journal._states import UNSENT, State
 
 H = TypeVar("H", bound=Callable[..., Awaitable[object]])
+X = TypeVar("X", bound=ErrorHook)
 _States = frozenset[State]
 _log = logging.getLogger("payments_async.outbox")
 # what libraries have beside the one that commits, by the class that has it
@@ -194,6 +195,12 @@ class ChangeHandlers:
             return handler
 
         return register
+
+    def error(self, hook: X) -> X:
+        """Register a function, async or not, that is told of each handler that failed."""
+        check_callable("hook", hook, "a function that is told of handlers that failed")
+        self._router.error_hooks.append(hook)
+        return hook
 
     async def start(self) -> None:
         """Begin. What an order becomes after this returned is told. Raises ``JournalUnavailable``."""

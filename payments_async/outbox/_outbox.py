@@ -36,7 +36,7 @@ from payments_async._values.checks import (
 )
 from payments_async._values.deadlines import Deadlines
 from payments_async._values.errors import InvalidOrder
-from payments_async._values.handlers import HandlerPolicy
+from payments_async._values.handlers import ErrorHook, HandlerPolicy
 from payments_async._values.tasks import Tasks
 from payments_async._wire.bodies import private_texts, write_order
 from payments_async._wire.call import Call
@@ -74,6 +74,7 @@ C = TypeVar("C")
 H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
 R = TypeVar("R")
 T = TypeVar("T")
+X = TypeVar("X", bound=ErrorHook)
 _log = logging.getLogger("payments_async")
 
 _SENDER = "sender"
@@ -381,6 +382,13 @@ class Outbox:
                 one that commits nothing.
         """
         return self._handlers.on(*states, when=when, name=name, within=within)
+
+    def error(self, hook: X) -> X:
+        """Register a function, async or not, that is told of each handler that failed (``HandlerFailure``).
+
+        It is told at once, of every round, within the time of a handler. What it raises is logged, and changes nothing.
+        """
+        return self._handlers.error(hook)
 
     async def replay(self, change_id: int | None = None) -> int:
         """Have one dead letter handled again, or all of them, and tell how many."""

@@ -183,7 +183,8 @@ async def test_a_dead_letter_is_listed_and_replayed(run: Run, tmp_path: Path) ->
     assert (3, True) == (listed.status, "v-3" in listed.out and "no room" in listed.out)
     assert 0 == (await run("ipn", "replay", str(receipt.event_id), "--journal", str(path))).status
     again = json.loads((await run("ipn", "list", "--journal", str(path), "--json")).out)
-    assert {"pending": 1, "dead": [], "dubious": [], "of_unknown_orders": 1} == again
+    expected = {"pending": 1, "failing": 0, "trouble": None, "dead": [], "dubious": [], "of_unknown_orders": 1}
+    assert expected == again
 
 
 async def test_old_notifications_are_pruned(run: Run, tmp_path: Path) -> None:

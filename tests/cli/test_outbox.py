@@ -442,6 +442,26 @@ async def test_whoever_decides_is_named(run: Run, sandbox: Sandbox, payroll: str
     assert (2, True) == (other.status, "--name: there is no outbox outbux; the journal holds outbox" in other.said)
 
 
+async def test_status_tells_since_when_handlers_fail(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Before they give up: what failed, in which line, how many changes wait for it. It needs nobody yet."""
+    await put(sandbox, 1)
+    async with SqliteJournal("j.sqlite") as journal:
+        await journal.hear("outbox", [State.REJECTED])
+        chunk = await journal.claim_chunk("outbox", "worker")
+        assert chunk is not None
+        permit = await journal.permit(chunk, chunk.orders[0])
+        assert isinstance(permit, Permit)
+        await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        (change,) = await journal.claim_changes("outbox", [State.REJECTED], "app", lease=30, limit=10)
+        await journal.retry_change(change.id, delay=600, error="shop.paid: KeyError in shop.py:31: '***'")
+        await journal.release_chunk(chunk)
+    ran = await run("outbox", "status", *IN)
+    assert (0, True) == (ran.status, "handlers fail since" in ran.said)
+    assert "KeyError in shop.py:31" in ran.said
+    told = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert (1, "shop.paid: KeyError in shop.py:31: '***'") == (told["handlers"]["failing"], told["handlers"]["failure"])
+
+
 async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """A parked order, a contradiction, and a handler that failed too often, each with the command for it."""
     await put(sandbox, 3)
@@ -472,7 +492,7 @@ async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payr
     again = await run("outbox", "replay", str(change.id), *IN)
     assert (0, True) == (again.status, "1 change" in again.said)
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert {"waiting": 1, "dead": 0, "orphaned": {}} == told["handlers"]
+    assert (1, 0, 0, {}) == tuple(told["handlers"][name] for name in ("waiting", "failing", "dead", "orphaned"))
     early = await run("outbox", "forget", "rejected", *IN, *SIGNED)
     assert (2, True) == (early.status, "asked for it a moment ago; end it first" in early.said)
 
@@ -496,7 +516,7 @@ async def test_changes_that_no_application_handles_any_more(run: Run, sandbox: S
     done = await run("outbox", "forget", "rejected", *IN, *SIGNED)
     assert (0, True) == (done.status, "let go, as A. Clerk states: 1 change to rejected" in done.said)
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert {"waiting": 0, "dead": 0, "orphaned": {}} == told["handlers"]
+    assert (0, 0, 0, {}) == tuple(told["handlers"][name] for name in ("waiting", "failing", "dead", "orphaned"))
 
 
 async def test_status_of_what_is_not_there_names_the_remedy(run: Run, sandbox: Sandbox, payroll: str) -> None:

@@ -376,7 +376,8 @@ async def test_the_backlog_tells_since_when_somebody_waits(journal: Journal, clo
     clock.pass_(7)
     await taken(journal, limit=2)
     await journal.retry_change(first, delay=100, error="no")
-    assert Backlog(pending=3, dead=0, oldest=begun) == await journal.change_backlog(SHOP)
+    failed = Backlog(pending=3, dead=0, oldest=begun, failing=1, failing_since=begun, failure="no")
+    assert failed == await journal.change_backlog(SHOP)
 
 
 async def test_old_changes_that_wait_for_nobody_are_forgotten(journal: Journal, clock: Clock) -> None:

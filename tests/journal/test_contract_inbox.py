@@ -169,10 +169,10 @@ async def test_a_final_event_is_found_by_its_request_id(journal: Journal) -> Non
 
 async def test_the_backlog_tells_how_much_waits_and_since_when(journal: Journal) -> None:
     """Of the unhandled ones, also those that are leased."""
-    assert (0, 0, None, 0, 0) == attrs.astuple(await journal.backlog())
+    assert (0, 0, None, 0, 0) == attrs.astuple(await journal.backlog())[:5]
     for number, at in ((1, 100.0), (2, 200.0)):
         await journal.receive(delivery(at=at), event(number=number), owner="a", lease=90)
-    assert (2, 0, 100.0, 0, 0) == attrs.astuple(await journal.backlog())
+    assert (2, 0, 100.0, 0, 0) == attrs.astuple(await journal.backlog())[:5]
 
 
 # With the outbox

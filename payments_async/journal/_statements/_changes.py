@@ -178,9 +178,22 @@ def dead_after(connection: Connection, /, *, after: int) -> tuple[list[Change], 
 def backlog(connection: Connection, outbox: str | None) -> Backlog:
     """How much waits, and since when."""
     topics = None if outbox is None else [_topic(outbox, state) for state in State]
-    pending, dead, first = _deliveries.count(connection, OUTBOX, topics)
-    oldest = connection.execute("SELECT at FROM change WHERE id = ?", (first,)).fetchone()
-    return Backlog(pending=pending, dead=dead, oldest=None if oldest is None else oldest[0])
+    counted = _deliveries.count(connection, OUTBOX, topics)
+    oldest, failing_since = (
+        None if row is None else row[0]
+        for row in (
+            connection.execute("SELECT at FROM change WHERE id = ?", (one,)).fetchone()
+            for one in (counted.first, counted.failed)
+        )
+    )
+    return Backlog(
+        pending=counted.pending,
+        dead=counted.dead,
+        oldest=oldest,
+        failing=counted.failing,
+        failing_since=failing_since,
+        failure=counted.error,
+    )
 
 
 def prune(commit: Commit, number: int, before: float) -> tuple[int, int | None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
 from payments_async.journal._faults import JournalCorrupt
+from payments_async.journal._inbox import NOT_CONFIRMED
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._leases import is_ahead
@@ -30,6 +32,7 @@ _LEASE = """UPDATE delivery SET owner = ?, holder = ?, due_at = ?, span = ?
 # What became of a delivery is written by the opening that has leased it, and by anybody where no one has: it is that
 # of another one once its lease ran out and was taken over.
 _OURS = "status = 'pending' AND (holder = '' OR coalesce(? = holder, TRUE))"
+_FAILING = f"tries > 0 AND substr(error, 1, {len(NOT_CONFIRMED)}) <> '{NOT_CONFIRMED}'"
 _FREE = "owner = '', holder = ''"
 _CLOSE = f"DELETE FROM delivery WHERE queue = ? AND about IN ({{marks}}) AND tries = 0 AND {_OURS}"  # noqa: S608
 _CLOSE_FAILED = f"""UPDATE delivery SET status = 'done', {_FREE}, error = NULL
@@ -201,18 +204,40 @@ def dead_after(connection: Connection, queue: str, after: int, limit: int) -> Se
     return [about for (about,) in found]
 
 
-def count(connection: Connection, queue: str, topics: Sequence[str] | None = None) -> tuple[int, int, int | None]:
-    """How much waits, how many dead letters there are, and what the first that waits is about; of topics or of all."""
+class Counted(NamedTuple):
+    """How much waits.
+
+    Attributes:
+        dead: Dead letters.
+        first: What the first that waits is about.
+        failing: Of those that wait, how many a handler has failed with.
+        failed: What the first of these is about.
+        error: What its last failure was.
+    """
+
+    pending: int
+    dead: int
+    first: int | None
+    failing: int
+    failed: int | None
+    error: str | None
+
+
+def count(connection: Connection, queue: str, topics: Sequence[str] | None = None) -> Counted:
+    """How much waits, of topics or of all. What waits to be confirmed has failed with no handler."""
     among = "queue = ?" if topics is None else f"queue = ? AND topic IN ({', '.join('?' * len(topics))})"
-    pending, first = connection.execute(
-        f"SELECT count(*), min(about) FROM delivery WHERE {among} AND status = 'pending'",  # noqa: S608 - marks
+    pending, first, failing, failed = connection.execute(
+        f"""SELECT count(*), min(about), count(*) FILTER (WHERE {_FAILING}), min(about) FILTER (WHERE {_FAILING})
+        FROM delivery WHERE {among} AND status = 'pending'""",  # noqa: S608 - marks
         (queue, *(topics or ())),
     ).fetchone()
     (dead,) = connection.execute(
         f"SELECT count(*) FROM delivery WHERE {among} AND status = 'dead'",  # noqa: S608 - marks
         (queue, *(topics or ())),
     ).fetchone()
-    return pending, dead, first
+    of = "SELECT error FROM delivery WHERE queue = ? AND about = ?"
+    error = None if failed is None else connection.execute(of, (queue, failed)).fetchone()
+    return Counted(pending, dead, first, failing, failed, None if error is None else error[0])
 
 
 def marked(sql: str, ids: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:

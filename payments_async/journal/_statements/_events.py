@@ -102,16 +102,25 @@ def unmatched_after(database: Database) -> PageReader[StoredEvent]:
 
 def backlog(connection: Connection) -> Backlog:
     """How much is waiting."""
-    pending, dead, first = _deliveries.count(connection, INBOX)
+    counted = _deliveries.count(connection, INBOX)
     unconfirmed, reported = connection.execute(
         """SELECT count(*) FILTER (WHERE doubt = 'unconfirmed' AND state <> 'disputed'),
         count(*) FILTER (WHERE doubt = 'reported') FROM ipn_event WHERE doubt IS NOT NULL"""
     ).fetchone()
-    oldest = connection.execute("SELECT received_at FROM ipn_event WHERE id = ?", (first,)).fetchone()
+    oldest, failing_since = (
+        None if row is None else row[0]
+        for row in (
+            connection.execute("SELECT received_at FROM ipn_event WHERE id = ?", (one,)).fetchone()
+            for one in (counted.first, counted.failed)
+        )
+    )
     return Backlog(
-        pending=pending,
-        dead=dead,
-        oldest=None if oldest is None else oldest[0],
+        pending=counted.pending,
+        dead=counted.dead,
+        oldest=oldest,
+        failing=counted.failing,
+        failing_since=failing_since,
+        failure=counted.error,
         unconfirmed=unconfirmed,
         reported=reported,
     )

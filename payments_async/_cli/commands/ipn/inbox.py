@@ -34,6 +34,8 @@ async def ipn_list(
         unmatched = await inbox.unmatched_events()
         strangers = [stored async for stored in inbox.unmatched()] if unknown else []
     screen.say(f"events that wait to be handled: {backlog.pending:,}; dead letters: {backlog.dead:,}")
+    if backlog.trouble is not None:
+        screen.line(quoted(backlog.trouble))
     screen.say(f"{backlog.unconfirmed:,} are not confirmed, {backlog.reported:,} only reported of unknown senders")
     for stored in (*dead, *dubious):
         event = stored.event
@@ -49,7 +51,13 @@ async def ipn_list(
         name = event.request_id or "(no request id)"
         amount = money(event.amount, event.currency_code)
         screen.line(f"{stored.event_id:>8}  {at}  {name}  {event.transaction_id}  code {event.status_code}  {amount}")
-    known = {"pending": backlog.pending, "dead": list(map(_told, dead)), "dubious": list(map(_told, dubious))}
+    known = {
+        "pending": backlog.pending,
+        "failing": backlog.failing,
+        "trouble": backlog.trouble,
+        "dead": list(map(_told, dead)),
+        "dubious": list(map(_told, dubious)),
+    }
     listed = {"unknown": list(map(_told, strangers))} if unknown else {}
     screen.document({**known, "of_unknown_orders": unmatched, **listed})
     return Exit.FAILED if dead else Exit.FINE

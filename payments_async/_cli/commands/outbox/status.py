@@ -123,6 +123,7 @@ def _show(screen: Screen, state: OutboxHealth, oldest: Mapping[State, float]) ->
             ),
             ("in the tray", counted(state.in_tray, "order") if state.in_tray else None),
             ("for handlers", counted(state.handlers.pending, "change") if state.handlers.pending else None),
+            ("trouble", state.handlers.trouble),
         ]
     )
 

@@ -1,0 +1,148 @@
+"""A handler that fails is seen at once: in the log, by a hook, and in the health, until it has succeeded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import attrs
+import pytest
+from ipn.notifications import notification
+
+from payments_async import FactsFormatter
+from payments_async.ipn import HandlerFailure, HandlerPolicy, Receiver, TransactionEvent
+from payments_async.journal import SqliteJournal
+
+US = ["127.0.0.1"]
+WALLETS: dict[str, str] = {}
+SOON = HandlerPolicy(wait_initial=0.01, wait_max=0.01, poll=0.01)
+LATER = HandlerPolicy(wait_initial=900.0)
+
+
+@attrs.define
+class Failures:
+    """What a hook was told."""
+
+    told: asyncio.Queue[HandlerFailure] = attrs.field(factory=asyncio.Queue)
+
+    async def next(self) -> HandlerFailure:
+        async with asyncio.timeout(60):
+            return await self.told.get()
+
+
+def failing(receiver: Receiver) -> Failures:
+    """A receiver whose handler looks up what is not there."""
+    failures = Failures()
+    receiver.error(failures.told.put)
+
+    @receiver.on(TransactionEvent, name="shop.paid")
+    async def paid(event: TransactionEvent) -> None:
+        secret_of_grace = "Grace Akello"
+        assert secret_of_grace
+        look_up(event)
+
+    return failures
+
+
+def look_up(event: TransactionEvent) -> str:
+    """Fails, in a line of the application."""
+    return WALLETS["+256772000017"]
+
+
+async def test_the_hook_is_told_of_each_round(tmp_path: Path) -> None:
+    """Which handler, where, of what, and the exception itself; the round counts as before."""
+    async with SqliteJournal(tmp_path / "j.db") as journal:
+        failures = failing(receiver := Receiver(journal, US, policy=SOON))
+        async with receiver:
+            await receiver.take(notification(), "", {}, "127.0.0.1")
+            first, second = await failures.next(), await failures.next()
+    assert ("shop.paid", "t-1", KeyError) == (first.handler, first.fact.transaction_id, type(first.cause))
+    assert (first.error, first.place) == (second.error, second.place)
+    assert first.place.startswith("test_failures.py:")
+    assert first.error.startswith(f"KeyError in {first.place}: ")
+
+
+async def test_the_log_shows_a_masked_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Types, files, lines and functions, whole in our formatter; no text and no local variable."""
+    failures = failing(receiver := Receiver(senders=US))
+    async with receiver:
+        assert 500 == (await receiver.take(notification(), "", {}, "127.0.0.1")).status
+    (record,) = [record for record in caplog.records if record.getMessage().startswith("a handler failed")]
+    assert f"KeyError in {(await failures.next()).place}" in record.getMessage()
+    for formatter in (FactsFormatter(), FactsFormatter(as_json=True)):
+        said = formatter.format(record)
+        assert ("in look_up" in said, "in paid" in said) == (True, True)
+        assert [] == [secret for secret in ("256772000017", "Akello") if secret in said]
+    assert {"look_up", "traceback"} <= {*json.loads(said), "look_up"}
+    assert FactsFormatter().format(record).count("\n") > 2
+
+
+async def test_what_it_was_raised_from_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
+    """A database's error, wrapped by the application: both are named, and the application's line is the place."""
+    receiver = Receiver(senders=US)
+
+    @receiver.on(TransactionEvent)
+    async def paid(event: TransactionEvent) -> None:
+        try:
+            json.loads("{")
+        except ValueError as error:
+            raise RuntimeError("the book of +256772000017 is damaged") from error
+
+    async with receiver:
+        await receiver.take(notification(), "", {}, "127.0.0.1")
+    (record,) = [record for record in caplog.records if record.getMessage().startswith("a handler failed")]
+    trace = str(vars(record)["traceback"])
+    assert trace.index("JSONDecodeError") < trace.index("RuntimeError")
+    assert "256772000017" not in trace
+
+
+async def test_a_hook_that_fails_or_hangs_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told of in the log; the service is answered as without it, and the other hooks are told."""
+    failures = failing(receiver := Receiver(senders=US, policy=HandlerPolicy(timeout=0.2)))
+
+    @receiver.error
+    def wrong(failure: HandlerFailure) -> None:
+        raise LookupError("no pager for +256772000017")
+
+    @receiver.error
+    async def hangs(failure: HandlerFailure) -> None:
+        await asyncio.Event().wait()
+
+    receiver.error(failures.told.put)
+    async with receiver:
+        assert 500 == (await receiver.take(notification(), "", {}, "127.0.0.1")).status
+    assert (await failures.next()).handler == (await failures.next()).handler
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert ["LookupError", "TimeoutError"] == [line.split(": ")[1] for line in said]
+    assert "256772000017" not in "".join(said)
+
+
+async def test_health_says_since_when_and_where_before_it_gives_up(tmp_path: Path) -> None:
+    """Any process reads it in the journal; once the handler succeeds it is over."""
+    async with SqliteJournal(tmp_path / "j.db") as journal:
+        failures = failing(receiver := Receiver(journal, US, policy=LATER))
+        async with receiver:
+            await receiver.take(notification(), "", {}, "127.0.0.1")
+            place = (await failures.next()).place
+            async with asyncio.timeout(60):
+                while (trouble := (await journal.backlog()).trouble) is None:  # noqa: ASYNC110 - it is on its way
+                    await asyncio.sleep(0.01)
+            told = json.loads((await receiver.health()).body)
+        assert trouble.startswith("handlers fail since 20")
+        assert f" UTC (1 wait for it): shop.paid: KeyError in {place}" in trouble
+        assert (200, 1, trouble) == ((await receiver.health()).status, told["failing"], told["trouble"])
+        mended, heard = Receiver(journal, US), asyncio.Event()
+
+        @mended.on(TransactionEvent, name="shop.paid")
+        async def paid(event: TransactionEvent) -> None:
+            heard.set()
+
+        (number,) = [one.event_id async for one in journal.unmatched()]
+        await journal.finish(number, "dead", error="given up")
+        async with mended, asyncio.timeout(60):
+            await mended.replay()
+            await heard.wait()
+        backlog = await journal.backlog()
+        assert (0, 0, None) == (backlog.pending, backlog.failing, backlog.trouble)
