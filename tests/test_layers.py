@@ -60,6 +60,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "keyring": frozenset({"_cli"}),
     "platformdirs": frozenset({"journal", "_cli"}),
     "python_calamine": frozenset({"bulk"}),
+    "xlsxwriter": frozenset({"bulk"}),
     "sqlite3": frozenset({"journal", "_values", "testing"}),
     "psycopg": frozenset({"journal", "testing"}),
     "greenlet": frozenset({"testing"}),  # where it is installed, threads of a simulation take turns faster

@@ -30,8 +30,9 @@ PINNED = {
     "payments_async.bulk": """
         Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn FirstLook Fuse
         Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries
-        RunProgress SearchProgress Share acknowledge approval_sheet give_listing_deadline later_tries ledger
-        lift_quarantine plan read_batch read_money receipt reconcile report retried_id retry_file run_batch
+        Returned RunProgress SearchProgress Share acknowledge approval_sheet give_listing_deadline later_tries ledger
+        lift_quarantine plan read_batch read_money receipt reconcile report retried_id retry_file returned_file
+        run_batch
         sample_payroll write_off write_off_all
     """,
     "payments_async.fleet": """

@@ -11,6 +11,7 @@ import typer
 from payments_async._cli.column_memory import ColumnMemory
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
+from payments_async._cli.program import flags
 from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
@@ -18,6 +19,7 @@ from payments_async.bulk import Batch, BatchChanged, Guess, read_batch
 
 BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.")]
 BatchId = Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
+_REMEMBERED = ("kind", "item", "guess_items", "derive_request_ids", "currency")  # options of all files with this header
 _OPTIONS = {"mapping": "--map", "item": "--item", "encoding": "--encoding", "delimiter": "--delimiter"}
 Validate = Annotated[bool, typer.Option("--validate", help="Ask the service about every row.")]
 
@@ -110,13 +112,19 @@ async def read_payments(
     }
     mapping = said or memory
     batch = await read_file(screen, path, mapping=mapping, **how)
+    kept = {} if _said(how) else {name: memory.options(batch.headings).get(name) for name in _REMEMBERED}
+    if kept := {name: value for name, value in kept.items() if isinstance(value, str | bool)}:
+        how |= kept
+        batch = await read_file(screen, path, mapping=mapping, **how)
+        options = " ".join(flags(kept))
+        screen.note(f"read as on {memory.since(batch.headings)}: {options} ({memory.path}); say one to change that")
     if file_format.item is None and not file_format.guess_items and _lacks_items(batch) and _can_ask(screen):
         guessed = await read_file(screen, path, mapping=mapping, **{**how, "guess_items": True})
         show_guesses(screen, guessed.guesses)
         if guessed.guesses and screen.confirmed("Rows name no item. Take these guesses?"):
             batch, how["guess_items"] = guessed, True
     show_notes(screen, path, batch)
-    _tell_columns(screen, memory, said, batch)
+    _tell_columns(screen, memory, said, batch, _said(how))
     return PaymentsFile(batch=batch, how={**how, "map": [f"{column}={said[column]}" for column in said] or None})
 
 
@@ -205,8 +213,18 @@ def show_notes(screen: Screen, path: Path, batch: Batch) -> None:
         screen.note(f"{path.name}: {note}")
 
 
-def _tell_columns(screen: Screen, memory: ColumnMemory, said: Mapping[str, str], batch: Batch) -> None:
-    """Keep what was said of columns, once all of it was found; or say where it comes from."""
+def _said(how: Mapping[str, object]) -> dict[str, object]:
+    """The options that next month's file needs as well, as far as they say something."""
+    return {name: how[name] for name in _REMEMBERED if how[name]}
+
+
+def _tell_columns(
+    screen: Screen, memory: ColumnMemory, said: Mapping[str, str], batch: Batch, options: Mapping[str, object]
+) -> None:
+    """Keep what was said of a file, once all of it was found; or say where it comes from."""
+    known = memory.options(batch.headings)
+    if not said and options and options != known and not batch.problems and memory.path is not None:
+        memory.keep(batch.headings, batch.mapping, options)
     if not said:
         if batch.mapping and memory.path is not None:
             since = memory.since(batch.headings)
@@ -214,7 +232,7 @@ def _tell_columns(screen: Screen, memory: ColumnMemory, said: Mapping[str, str],
                 f"{counted(len(batch.mapping), 'column')} as said on {since} ({memory.path}); --map changes that"
             )
     elif batch.headings and len(batch.mapping) == len(said):
-        if memory.keep(batch.headings, batch.mapping):
+        if memory.keep(batch.headings, batch.mapping, options or known):
             screen.note(f"kept in {memory.path}: a file with this header is read so from now on")
         elif memory.path is not None:
             screen.note(f"{memory.path} cannot be written: next time say --map again")

@@ -1,4 +1,4 @@
-"""Which heading stands for which column, kept beside the journal: next month's file has the same header."""
+"""How files were read, by their headings, kept beside the journal: next month's file has the same header."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from payments_async.journal import SqliteJournal
 
 
 class ColumnMemory:
-    """What was said of the columns of files, by their headers.
+    """What was said of files, by their headers: which heading stands for which column, and the options.
 
     Args:
         journal: Whose files they are; without one nothing is kept, and nothing known.
@@ -33,6 +33,11 @@ class ColumnMemory:
             return {}
         return mapping
 
+    def options(self, headings: Sequence[str]) -> Mapping[str, object]:
+        """The options with which a file with these headings was read, but for those that say nothing."""
+        kept = self._known(headings).get("options")
+        return kept if isinstance(kept, dict) else {}
+
     def since(self, headings: Sequence[str]) -> str:
         """The day on which that was said."""
         return str(self._known(headings).get("kept_on", "some day"))
@@ -41,13 +46,14 @@ class ColumnMemory:
         known = self._kept.get(_key(headings))
         return known if isinstance(known, dict) else {}
 
-    def keep(self, headings: Sequence[str], mapping: Mapping[str, str]) -> bool:
-        """Keep what was said of a header; tells whether that could be done."""
+    def keep(self, headings: Sequence[str], mapping: Mapping[str, str], options: Mapping[str, object]) -> bool:
+        """Keep what was said of a file with this header; tells whether that could be done."""
         if self.path is None:
             return False
         self._kept[_key(headings)] = {
             "headings": list(headings),
             "mapping": dict(mapping),
+            "options": dict(options),
             "kept_on": date.today().isoformat(),  # noqa: DTZ011 - the day of whoever reads it
         }
         try:

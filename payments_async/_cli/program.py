@@ -11,10 +11,11 @@ _NAME = "payments-async"
 
 def command_line(command: str, *arguments: str, **options: object) -> str:
     """A command of this program, without the options that say nothing, as it can be typed here."""
-    return f"{_called()} {shlex.join([*command.split(), *arguments, *_flags(options)])}"
+    return f"{_called()} {shlex.join([*command.split(), *arguments, *flags(options)])}"
 
 
-def _flags(options: Mapping[str, object]) -> list[str]:
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Options as they are typed, without those that say nothing."""
     flags = []
     for name, value in options.items():
         values = value if isinstance(value, list) else [value]

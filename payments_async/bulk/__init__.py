@@ -18,6 +18,7 @@ from payments_async.bulk._report._ledger import Ledger, ledger
 from payments_async.bulk._report._papers import approval_sheet, receipt
 from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._report._retries import Retries, retry_file
+from payments_async.bulk._report._returned import Returned, returned_file
 from payments_async.bulk._retry_ids import LaterTry, later_tries, retried_id
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._crew import FirstLook, RunProgress
@@ -56,6 +57,7 @@ __all__ = [
     "Repeat",
     "Report",
     "Retries",
+    "Returned",
     "RunProgress",
     "SearchProgress",
     "Share",
@@ -73,6 +75,7 @@ __all__ = [
     "report",
     "retried_id",
     "retry_file",
+    "returned_file",
     "run_batch",
     "sample_payroll",
     "write_off",

@@ -28,6 +28,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def text_of(name: str) -> str:
+    """What stands in a file for spreadsheets."""
+    return Path(name).read_text(encoding="utf-8-sig")
+
+
 def write(name: str, *rows: str) -> None:
     """A file with a title and that header."""
     Path(name).write_text("\n".join(["ACME - net pay", "", HEADER, *rows, ""]), encoding="utf-8")
@@ -91,6 +96,32 @@ async def test_columns_are_said_once(run: Run, here: Path) -> None:
     other = await run("bulk", "plan", *NOVEMBER, "--journal", "k.sqlite", *HOW, "--guess-items")
     assert (2, True) == (other.status, "no header" in other.said)
     assert 0o600 == mode_of("j.sqlite.columns.json")
+
+
+async def test_how_a_file_was_read_is_said_once(run: Run, here: Path) -> None:
+    """Next month's file needs no option: those of this header are kept, and told; a new one takes their place."""
+    await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items")
+    later = await run("bulk", "plan", *NOVEMBER, *KEPT)
+    assert 0 == later.status
+    assert "read as on 20" in later.said
+    assert "--kind mobile_money --guess-items --derive-request-ids (j.sqlite.columns.json)" in later.said
+    next_step = later.out.partition("To send exactly this")[2]
+    for option in ("--kind mobile_money", "--guess-items", "--derive-request-ids"):
+        assert option in next_step
+    other = await run("bulk", "plan", *NOVEMBER, *KEPT, "--kind", "mobile_money")
+    assert (2, True) == (other.status, "(--guess-items)" in other.said)
+
+
+async def test_the_file_comes_back_with_the_outcome_of_each_row(run: Run, here: Path) -> None:
+    """By the report, which knows how it was read; no file is replaced."""
+    await sent_october(run)
+    back = ("bulk", "report", *KEPT, "--batch-id", "october", "--file", "october.csv", "--xlsx", "back.csv")
+    told = await run(*back)
+    assert "wrote back.csv: 3 of 3 rows with an outcome" in told.said
+    shown = text_of("back.csv")
+    assert ("ACME - net pay", 3) == (shown.splitlines()[0], shown.count("accepted, not settled"))
+    again = await run(*back, "--overwrite")
+    assert (2, True) == (again.status, "back.csv is there, and is no report: it is never replaced" in again.said)
 
 
 async def test_what_was_kept_of_columns_can_be_damaged(run: Run, here: Path) -> None:

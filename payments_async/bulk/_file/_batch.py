@@ -99,13 +99,19 @@ class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
         return self._count
 
     def __iter__(self) -> Iterator[PayoutOrder]:
-        return (order for _, order in self._with_rows())
+        return (order for _, order in self.with_rows())
 
     def found(self, request_ids: Collection[str]) -> dict[str, tuple[int, PayoutOrder]]:
-        """Some orders with their rows, for whoever was shown an id that was derived. The file is read again."""
-        return {order.request_id: (row, order) for row, order in self._with_rows() if order.request_id in request_ids}
+        """Some orders with their rows, by their ids. The file is read again."""
+        return {order.request_id: (row, order) for row, order in self.with_rows() if order.request_id in request_ids}
 
-    def _with_rows(self) -> Iterator[tuple[int, PayoutOrder]]:
+    @property
+    def layout(self) -> Layout:
+        """How the file is read."""
+        return self._layout
+
+    def with_rows(self) -> Iterator[tuple[int, PayoutOrder]]:
+        """The orders, each with the number of its row."""
         if not self._count:
             return
         with open_table(self._path, self._layout) as table:

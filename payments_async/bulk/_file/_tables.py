@@ -325,6 +325,27 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
                 yield _objects(io.TextIOWrapper(file, layout.encoding, newline=""), layout)
 
 
+@contextmanager
+def open_cells(path: Path, layout: Layout) -> Iterator[Iterator[tuple[int, list[str]]]]:
+    """Open the file for all that stands in it, row by row, as it was when its layout was found out.
+
+    Raises:
+        BatchChanged: Here or while rows are read, when the file is another one now.
+        ValueError: It has no rows of cells.
+    """
+    _check_unchanged(path, layout.fingerprint)
+    with io.BufferedReader(_CheckedFile(path, layout.fingerprint)) as file:
+        match layout.format:
+            case "xlsx":
+                with open_sheet(file, layout.sheet, looks=False) as sheet:
+                    yield sheet.rows
+            case "csv":
+                records = _records(io.TextIOWrapper(file, layout.encoding, newline=""), layout.delimiter)
+                yield ((number, cells) for number, _, cells, _ in records)
+            case "jsonl":
+                raise ValueError("JSON lines have no rows of cells; name a CSV file or a workbook")
+
+
 def find_layout(
     path: Path,
     *,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from payments_async.bulk._problems import begins_formula
 
 if sys.platform != "win32":
     import fcntl
@@ -46,6 +50,19 @@ def place_of(path: Path, *, marker: bytes, overwrite: bool, journal: Path | None
     if not overwrite:
         raise FileExistsError(f"{path} is there already; name another file, or overwrite it")
     return place
+
+
+def csv_lines(rows: Iterable[Iterable[str]], encoding: str = "utf-8") -> bytes:
+    """Rows as CSV; a header in ``utf-8-sig`` has spreadsheets read the file right."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue().encode(encoding)
+
+
+def harmless_line(text: str) -> str:
+    """The whole text on one line, with an apostrophe before what a spreadsheet could run as a formula."""
+    line = text if text.isprintable() else "".join(one if one.isprintable() else " " for one in text)
+    return f"'{line}" if begins_formula(text.lstrip(" ")) or begins_formula(line.lstrip(" ")) else line
 
 
 @contextmanager

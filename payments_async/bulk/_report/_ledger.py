@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import os
 from collections.abc import Iterable
 from decimal import Decimal
@@ -14,7 +12,7 @@ from payments_async._values.frozen import frozen
 from payments_async._values.masking import mask
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import begins_formula
-from payments_async.bulk._report._files import place_of, replacing
+from payments_async.bulk._report._files import csv_lines, harmless_line, place_of, replacing
 from payments_async.bulk._report._lines import line_of
 from payments_async.journal import Journal
 from payments_async.journal._records import Standing
@@ -74,7 +72,7 @@ async def ledger(
     if debit.strip() == credit.strip():
         raise ValueError("debit and credit: two different accounts")
     run = await journal.run(batch_id)
-    header = _text([_COLUMNS])
+    header = csv_lines([_COLUMNS], "utf-8-sig")
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     shares = dict.fromkeys(State, Share())
     with replacing(place, marker=header, overwrite=overwrite) as file:
@@ -85,7 +83,7 @@ async def ledger(
                 entry = standing.entry
                 shares[entry.state] = shares[entry.state].with_one(entry.amount)
                 if entry.state.meaning.was_paid:
-                    file.write(_text(_postings(standing, debit.strip(), credit.strip(), personal=personal)))
+                    file.write(csv_lines(_postings(standing, debit.strip(), credit.strip(), personal=personal)))
 
         async for standings in journal.standings(batch_id):
             await asyncio.to_thread(take, standings)
@@ -105,11 +103,11 @@ def _postings(standing: Standing, debit: str, credit: str, *, personal: bool) ->
     day = f"{line.at:%Y-%m-%d}" if line.at else ""
 
     def pair(charged: str, left: str, text: str) -> list[tuple[str, ...]]:
-        shared = (line.currency, _harmless(f"{text} {name}"), line.transaction_id)
+        shared = (line.currency, harmless_line(f"{text} {name}"), line.transaction_id)
         amount = _digits(line.amount)
         return [
-            (day, _harmless(line.request_id), charged, amount, "", *shared),
-            (day, _harmless(line.request_id), left, "", amount, *shared),
+            (day, harmless_line(line.request_id), charged, amount, "", *shared),
+            (day, harmless_line(line.request_id), left, "", amount, *shared),
         ]
 
     postings = pair(debit, credit, "Paid to")
@@ -118,14 +116,3 @@ def _postings(standing: Standing, debit: str, credit: str, *, personal: bool) ->
 
 def _digits(amount: Decimal) -> str:
     return format(amount, "f")
-
-
-def _harmless(text: str) -> str:
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return f"'{line}" if begins_formula(line) else line
-
-
-def _text(rows: Iterable[Iterable[str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
-    return text.getvalue().encode()

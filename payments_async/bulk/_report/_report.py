@@ -17,8 +17,8 @@ from typing import IO
 
 from payments_async._values.frozen import frozen
 from payments_async.bulk._plan._plan import Share
-from payments_async.bulk._problems import FORMULA, begins_formula
-from payments_async.bulk._report._files import place_of, replacing
+from payments_async.bulk._problems import FORMULA
+from payments_async.bulk._report._files import csv_lines, harmless_line, place_of, replacing
 from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
 from payments_async.bulk._report._lines import (
     ReportLine,
@@ -58,13 +58,7 @@ _words = attrgetter(*(name if name not in ("amount", "at", "attempts") else "sta
 _RISKY = frozenset((*FORMULA, " "))  # a cell that begins so is looked at twice
 
 
-def _header() -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerow(_COLUMNS.values())
-    return text.getvalue().encode("utf-8-sig")
-
-
-_HEADER = _header()  # what tells a report from any other table
+_HEADER = csv_lines([_COLUMNS.values()], "utf-8-sig")  # what tells a report from any other table
 
 
 @frozen(kw_only=True)
@@ -259,13 +253,7 @@ class _Writing:
 def _cells(line: ReportLine) -> list[str]:
     cells = list(_words(line))
     if not "".join(cells).isprintable() or not _RISKY.isdisjoint([cell[:1] for cell in cells]):
-        cells = list(map(_harmless, cells))
+        cells = list(map(harmless_line, cells))
     cells[_AMOUNT], cells[_ATTEMPTS] = f"{line.amount:f}", str(line.attempts)
     cells[_AT] = "" if line.at is None else moment_text(line.at)
     return cells
-
-
-def _harmless(text: str) -> str:
-    """The whole text on one line, with an apostrophe before what a spreadsheet could run as a formula."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return f"'{line}" if begins_formula(text.lstrip(" ")) or begins_formula(line.lstrip(" ")) else line

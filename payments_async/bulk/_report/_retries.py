@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import os
 from collections.abc import Container, Iterable
 from pathlib import Path
@@ -17,7 +15,7 @@ from payments_async._wire.orders import CollectionOrder, PayoutOrder
 from payments_async.bulk._file._headings import COLUMNS
 from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share
-from payments_async.bulk._report._files import place_of, replacing
+from payments_async.bulk._report._files import csv_lines, place_of, replacing
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Happening
@@ -73,7 +71,7 @@ async def retry_file(
         JournalUnavailable: The journal cannot be read.
     """
     await journal.run(batch_id)
-    header = _line(_COLUMNS)
+    header = csv_lines([_COLUMNS], "utf-8-sig")
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     states = [state for state in UNPAID if reversed_too or not state.meaning.was_paid]
     left_out: list[tuple[str, str]] = []
@@ -137,7 +135,7 @@ def _write(place: Path, header: bytes, rows: Iterable[tuple[Entry, dict[str, str
             why = [entry.state, "" if entry.code is None else f"code {entry.code}:", entry.message or ""]
             own = {name: f"'{cell}" if name in _NUMBERS else cell for name, cell in cells.items()}
             more = {_EARLIER: entry.request_id, _WHY: " ".join(" ".join(why).split())}
-            file.write(_line([(own | more).get(name, "") for name in _COLUMNS]))
+            file.write(csv_lines([[(own | more).get(name, "") for name in _COLUMNS]]))
 
 
 def _cells(order: PayoutOrder) -> dict[str, str]:
@@ -173,9 +171,3 @@ def _plain(order: PayoutOrder) -> PayoutOrder:
     """An order but for what a row cannot tell: a number of the beneficiary's own beside that of the wallet."""
     beneficiary = attrs.evolve(order.beneficiary, phone_number=None, id=None)
     return attrs.evolve(order, beneficiary=beneficiary)
-
-
-def _line(cells: Iterable[str]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return text.getvalue().encode()

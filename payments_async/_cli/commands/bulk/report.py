@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from payments_async._cli.batch_file import FileFormat, RowOptions, read_payments
 from payments_async._cli.batch_state import currency_of, exit_after, reasons, show_archives, show_progress, show_reasons
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
@@ -12,7 +13,7 @@ from payments_async._cli.screen import Screen, counted, plain, quoted
 from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
 from payments_async._cli.written import complaints, stem_of
-from payments_async.bulk import report
+from payments_async.bulk import report, returned_file
 
 
 async def bulk_report(
@@ -21,13 +22,21 @@ async def bulk_report(
     batch_id: AnyBatch = None,
     csv: Annotated[Path | None, typer.Option(help="The table; BATCH-report.csv by default.")] = None,
     html: Annotated[Path | None, typer.Option(help="The page; BATCH-report.html by default.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="The batch file: give it back with outcome and transaction of each row.")
+    ] = None,
+    xlsx: Annotated[
+        Path | None, typer.Option(help="With --file: where; BATCH-returned.xlsx by default, or a name with .csv.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace reports that are there.")] = False,
 ) -> Exit:
     """Write what became of every order: a CSV table, and one HTML page to print and to file.
 
     Names and numbers are masked in both, unless --show-personal is given. The page shows the first 10,000 orders, and
     as many of those that need a person or were not paid; its totals are of all of them, and the table has every one.
-    Only a report is ever replaced (--overwrite): never the journal, a batch file or anything else.
+    With --file, the batch file comes back as a workbook: all that stands in it, in full, and beside each row its
+    outcome, when, its transaction and what is wrong. Only a report is ever replaced (--overwrite): never the journal, a
+    batch file or anything else.
 
     Example: payments-async bulk report --journal payroll.sqlite --batch-id payroll-2026-11
     """
@@ -48,6 +57,15 @@ async def bulk_report(
                     overwrite=overwrite,
                     progress=step.orders(run.total - run.archived),
                 )
+        returned = None
+        if file is not None:
+            read = await read_payments(screen, file, name, RowOptions(), FileFormat(), journal)
+            target = xlsx or Path(f"{stem_of(name)}-returned.xlsx")
+            with complaints(target):
+                async with working(screen, step):
+                    returned = await returned_file(
+                        held, name, read.batch, target, progress=step.orders(read.batch.rows)
+                    )
         progress, quarantined = await held.progress(name), (await held.run(name)).quarantined
         needing = await reasons(held, name, "needs a person", progress)
         unpaid = await reasons(held, name, "not paid", progress)
@@ -55,6 +73,9 @@ async def bulk_report(
         kept = await held.archives()
     for path in filter(None, (written.csv, written.html)):
         screen.say(f"wrote {quoted(str(path))}")
+    if returned is not None:
+        rows = f"{returned.found:,} of {counted(returned.rows, 'row')} with an outcome"
+        screen.say(f"wrote {quoted(str(returned.path))}: {rows}")
     count = sum(share.count for share in written.by_state.values())
     style = "green" if written.standing == "final" and not (written.needing or written.unpaid) else "yellow"
     screen.say(f"{counted(count, 'order')}, [bold {style}]{written.standing}[/]")
@@ -67,4 +88,5 @@ async def bulk_report(
     show_reasons(screen, "Need a person", "magenta", needing)
     show_reasons(screen, "Not paid, and why", "red", unpaid)
     status = exit_after(progress, quarantined=quarantined)
-    return screen.ended(status, {"report": {**plain(written), "standing": written.standing}})
+    document = {**plain(written), "standing": written.standing}
+    return screen.ended(status, {"report": document, "returned": None if returned is None else plain(returned)})
