@@ -142,15 +142,16 @@ class Settler:
     async def progress(self) -> SettlingProgress:
         """How far it is, for whoever watches over the outbox."""
         counts = (await self._journal.progress(outbox=self._outbox)).counts
-        unknown = [
-            order.since async for page in self._journal.open_orders(self._outbox, State.UNKNOWN) for order in page
-        ]
+        oldest = self._oldest_unknown() if self._is_here else None
+        if oldest is None and counts[State.UNKNOWN]:
+            pages = self._journal.open_orders(self._outbox, State.UNKNOWN)
+            oldest = min([order.since async for page in pages for order in page], default=None)
         return SettlingProgress(
             is_here=self._is_here,
             unknown=counts[State.UNKNOWN],
             parked=counts[State.PARKED],
             accepted=counts[State.ACCEPTED],
-            oldest_unknown=min(unknown, default=None),
+            oldest_unknown=oldest,
             last=self._last,
             hinders=self._hinders or self._tasks.trouble,
         )
@@ -249,8 +250,13 @@ class Settler:
     def _tell_age(self) -> None:
         """Tell whoever watches how old the oldest unknown order is."""
         if (observer := executor_of(self._payments).observer) is not None:
-            since = [order.since for order in self._queue.orders.values() if order.state is State.UNKNOWN]
-            observer.level("unknown_age", max(0.0, self._clock() - min(since)) if since else 0.0)
+            oldest = self._oldest_unknown()
+            observer.level("unknown_age", 0.0 if oldest is None else max(0.0, self._clock() - oldest))
+
+    def _oldest_unknown(self) -> float | None:
+        """Unix seconds since which the oldest of them is unknown, as far as is known here."""
+        orders = self._queue.orders.values()
+        return min((order.since for order in orders if order.state is State.UNKNOWN), default=None)
 
     async def _list(self, now: float) -> None:
         """Note what is open, and when each order is looked up next: what has changed, and now and then all of it."""
