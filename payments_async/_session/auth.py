@@ -45,7 +45,7 @@ class Credentials:
         user_id: The delegated user, under whose permissions transactions are processed.
 
     Raises:
-        TypeError, ValueError: When one is no text, empty, or has blanks around it (a common mistake when copying).
+        TypeError, ValueError: When one is not text, is empty, or has blanks around it (a common mistake when copying).
     """
 
     app_key: str = attrs.field(repr=masked)

@@ -40,7 +40,7 @@ class Exchange:
         """The answer's JSON; numbers with a fraction or an exponent are ``Decimal``, digit for digit.
 
         Raises:
-            ValueError: It is no JSON.
+            ValueError: It is not JSON.
         """
         try:
             return decode(self.body)

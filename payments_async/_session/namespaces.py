@@ -59,7 +59,7 @@ class Payouts:
     ) -> AsyncGenerator[tuple[PayoutOrder, Acceptance | PaymentsError], None]:
         """Send many payouts and yield each order with its outcome, in the order they are done.
 
-        One bad order never stops the others: what is no valid order comes back with ``InvalidOrder``. Nothing is
+        One bad order never stops the others: an invalid order comes back with ``InvalidOrder``. Nothing is
         written down: for a batch that must survive a crash use ``payments_async.bulk.run_batch``. Memory stays
         bounded however many orders there are. Leaving the loop early sends no further order and waits for those under
         way; ``undelivered`` of the session holds every outcome that was not yielded, ``unsettled`` their request ids
@@ -91,7 +91,7 @@ class Collections:
         It is requested only once in a session, as ``payouts.send`` tells.
 
         Args:
-            order: Whom to collect from, and how much.
+            order: Who pays, and how much.
             sent_before: As in ``payouts.send``.
             retry: As in ``payouts.send``.
 

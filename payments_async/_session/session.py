@@ -288,8 +288,7 @@ class PaymentsSession:
     def silent_for(self) -> float:
         """Seconds since the first call that was followed by no usable answer to any; 0 where the service answers.
 
-        An answer of status 500 and above is none. It grows while calls wait, fail and are made again: show it to
-        whoever waits for them.
+        Status 500 and above is not a usable answer. The number grows while calls wait, fail and are repeated.
         """
         return self._executor.transport.silent_for
 
@@ -347,8 +346,8 @@ class PaymentsSession:
         """What the service says, word for word, in the exchanges of a ``with`` block.
 
         ``with payments.exchanges() as exchanges:``, and then ``exchanges.of(acceptance)`` has HTTP status, correlation
-        id, body and JSON of the answer that told it; ``exchanges[-1]`` is the last one. Nothing of it is kept for calls
-        that nobody listens to.
+        id, body and JSON of the answer that told it; ``exchanges[-1]`` is the last one. Outside of such a block nothing
+        is kept.
 
         Args:
             keep: The last so many are kept, each with its whole body.

@@ -79,7 +79,7 @@ class Transactions:
     async def get(self, transaction_id: str) -> Transaction:
         """One transaction by the service's id. It usually carries no status: the list filter tells it.
 
-        What comes back is given as it is; whoever believes it looks at its ``transaction_id`` first.
+        The answer is given as it came: compare its ``transaction_id`` first.
 
         Raises:
             Rejected, ServiceFault: The read was refused (no such transaction), or failed for now.

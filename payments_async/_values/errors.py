@@ -9,7 +9,7 @@
         AuthenticationFailed  ... to our credentials or our address
       InvalidOrder            the order is wrong, and was not sent; also a ValueError
       ServiceFault            a read failed on the other side: ask again later
-        UnreadableReply       ... or came back in a shape nobody documented
+        UnreadableReply       ... or came back in an undocumented shape
       LocalFault              a long list has no room on this machine: free some, then do the same again
     IncompleteListing         (a warning) a listing ended with rows missing
     SeveralTransactions       (a warning) one order has several transactions
@@ -118,7 +118,7 @@ class AuthenticationFailed(Rejected):
 
 
 class InvalidOrder(PaymentsError, ValueError):
-    """The order cannot be sent as it is, and was not: its request id names another order, or it is no order at all."""
+    """The order cannot be sent as it is, and was not: its request id names another order, or it is not an order."""
 
     next_step = "correct the order: a request id names one payment, for ever"
 
@@ -130,7 +130,7 @@ class ServiceFault(PaymentsError):
 
 
 class UnreadableReply(ServiceFault):
-    """A read was answered in a shape nobody documented."""
+    """A read was answered in an undocumented shape."""
 
     next_step = "ask again later; if it stays, compare the answer with the Dialect"
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TransactionStatus(enum.StrEnum):
-    """Status of a transaction. Open: a status nobody documented is kept as it came and equals its text.
+    """Status of a transaction. Open: an undocumented status is kept as it came and equals its text.
 
     Section "States and transitions".
     """

@@ -52,8 +52,7 @@ def read_notification(body: bytes, query: str, timezone: tzinfo = UTC) -> Transa
 
     Members are known in PascalCase, camelCase, snake_case and any mixture; the rest is kept in ``extra``. What the
     body leaves out is taken from the query: there it is less exact (``Amount`` is a double) but as much believed.
-    It asks nobody: who sent it, whether it came before and what else was said of the transaction is the affair of a
-    ``Receiver``, or else of whoever calls this.
+    It does not check the sender, or whether the notification came before: a ``Receiver`` does that, or you.
 
     Args:
         body: As it came, content coding undone. Its length is the caller's to limit.

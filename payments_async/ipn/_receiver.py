@@ -52,7 +52,7 @@ class Registration(Protocol[E_co]):
 
 
 class Receiver:
-    """Takes notifications: believes nobody it does not know, loses nothing, runs no handler twice for one fact.
+    """Takes notifications from known senders, stores them before it answers, and runs handlers.
 
     Mount it with ``mount(app)``, or by hand with ``app()``, ``asgi()`` or ``wsgi()``. Of any other framework, hand what
     came to ``take()`` and send what it gives. It starts by itself; ``async with receiver:`` or ``aclose()`` drains it
@@ -480,7 +480,7 @@ class Receiver:
         return await self._intake.way.health()
 
     def refusals(self) -> Sequence[Refusal]:
-        """Whom this receiver refused, why and how often, the most frequent first."""
+        """The senders that this receiver refused, why and how often; the most frequent first."""
         return self._intake.refusals.all()
 
 

@@ -92,11 +92,11 @@ class HasInbox(Protocol):
 
 
 class Outbox:
-    """Pays once from an application: an order is on disk when ``put`` returns, and whoever works the journal sends it.
+    """Pays once from an application: an order is on disk when ``put`` returns, and a worker of the journal sends it.
 
-    Idempotent by request id: the same order again gives the same entry, whatever its state, whoever asks and in which
-    process; another order under the same id is refused. What an answer, a notification or the service's list says
-    settles it; what nothing settles is parked for a person. Nothing that may have reached the service is sent again.
+    Idempotent by request id. The same order again gives the same entry, from any process of the journal; another order
+    under the same id is refused. An answer, a notification or the service's list settles it; otherwise it is parked for
+    a person. An order that may have reached the service is never sent again.
 
     Use it as ``async with Outbox(...)``, while its session and its journal are open. ``Payments`` opens all three.
     A session or a journal that is closed before it lets it finish first.
@@ -410,8 +410,7 @@ class Outbox:
         The same order again changes nothing and gives its entry, whatever became of it.
 
         With a connection of the application's own it is part of the transaction that is open there: it is sent if that
-        is committed, and otherwise there was never anything. Nobody is waited for, but for another transaction that
-        puts the same order.
+        is committed, and discarded otherwise. It waits only for another transaction that puts the same order.
 
         Args:
             not_before: An aware moment before which it is not sent.
@@ -555,7 +554,7 @@ class Outbox:
     async def untaken(self) -> Sequence[Laid]:
         """Orders of committed transactions that could not be taken, each with its problem, a thousand at most.
 
-        They are tried again whenever somebody begins to work on the outbox; ``drop`` is for those that shall not be.
+        They are tried again when a worker starts; ``drop`` removes those that must not be sent.
         """
         return await self._journal.laid(self._name, limit=_PAGE, stuck=True)
 
@@ -568,19 +567,19 @@ class Outbox:
         await self._journal.drop_laid(self._name, request_id, who=who, why=why)
 
     async def pause(self, who: str, why: str) -> None:
-        """Let nothing be sent, by any process, until somebody resumes it. Orders are taken all the same."""
+        """Stop sending, in all processes, until a person resumes it. It still takes orders."""
         await self._journal.pause(self._name, who=who, why=why)
         await self._refresh()
 
     async def resume(self, who: str, why: str) -> bool:
-        """Let it send again, as a named person; tells whether it was paused."""
+        """Send again, as a named person; returns whether it was paused."""
         was_paused = await self._journal.resume(self._name, who=who, why=why)
         await self._refresh()
         self._sender.look()
         return was_paused
 
     async def health(self) -> OutboxHealth:
-        """How it does: for load balancers, dashboards and scripts.
+        """Its health, for load balancers, dashboards and scripts.
 
         Raises:
             JournalUnavailable: The journal cannot be read, and so no order can be taken.

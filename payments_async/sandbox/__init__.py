@@ -18,7 +18,7 @@ own mirror. Money, credentials and cards are made up. For tests in other languag
 | `GET quirks` | | every quirk and its value |
 | `POST quirks` | quirk to value | `{}`; from now on |
 | `POST reset` | | `{}` |
-| `POST end` | | `{}`; whoever serves it stops |
+| `POST end` | | `{}`; the server stops |
 
 A call that makes no sense is answered 400 with `{"error": "..."}`. At `/_sandbox/` itself is a page for people, of the
 same; it needs jinja2, and nothing else of the sandbox does.

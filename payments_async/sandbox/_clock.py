@@ -63,7 +63,7 @@ class ManualClock:
         return self._now + timedelta(seconds=seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward by that many seconds and wake whoever is due."""
+        """Move the clock forward by that many seconds and wake the sleepers that are due."""
         self.advance_to(self.after(seconds))
 
     def advance_to(self, instant: datetime) -> None:

@@ -60,7 +60,7 @@ class Quirks:
         dates_show_nothing: Whether no transaction is shown of any dates.
         date_keys: The pairs of query keys that filter by date; others are ignored.
         later_date_inclusive: Whether a later date without a time means the whole of that day.
-        default_page_size: Rows of a page when nobody asks.
+        default_page_size: Rows of a page when a request names no number.
         max_page_size: The largest page; more is cut to it.
         validation_refusal_http: The HTTP status when a reference or an amount does not validate.
         card_success_flag: The `success` of a good card answer.
