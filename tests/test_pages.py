@@ -17,6 +17,8 @@ from payments_async._cli.app import COMMANDS, load_command
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.profiles import SETTINGS
 from payments_async._wire.quirks import TOLD
+from payments_async._wire.status_codes import STATUS_CODES, UNRECOGNISED
+from payments_async.ipn import TransactionConflict, read_notification
 from payments_async.journal import News
 from payments_async.journal.contract import next_state
 from payments_async.sandbox import Fault, Quirks
@@ -208,6 +210,33 @@ def test_the_page_of_states_says_which_follows_which() -> None:
     assert {str(state): sorted(map(str, after)) for state, after in follow.items()} == {
         state: sorted(after.split(", ")) for state, after in of_page
     }
+
+
+def test_the_page_of_events_has_all_of_them() -> None:
+    """Each has its status code, whether it is final, and what becomes of an order that is being sent."""
+    rows = zip(*(plain(columns("events", column, heading="Kinds")) for column in range(4)), strict=True)
+    codes = {str(code): row for code, row in STATUS_CODES.items()} | {"any other": UNRECOGNISED}
+    assert [
+        (row.event, code, "yes" if row.is_final else "no", next_state(State.SENDING, News(row.news)).state.value)
+        for code, row in codes.items()
+    ] == list(rows)
+
+
+def test_the_page_of_events_has_all_fields() -> None:
+    """A field of an event that is new or gone is noticed."""
+    text = (DOCS / "events.md").read_text(encoding="utf-8").partition("## Fields")[2].partition("## Bodies")[0]
+    shown = re.findall(r"`(\w+)`(?=[^|]*\|[^|]*\|$)", text, re.MULTILINE)
+    assert {field.name for field in attrs.fields(TransactionConflict)} == {name for name in shown if name[0].islower()}
+
+
+def test_the_bodies_of_the_page_of_events_are_read() -> None:
+    """Each becomes the event that is named above it."""
+    text = (DOCS / "events.md").read_text(encoding="utf-8").partition("## Bodies")[2]
+    shown = re.findall(r"^`(\w+)`[^`]*(?:`([^`]+)`)?[^`]*```json\n(.*?)\n```", text, re.MULTILINE | re.DOTALL)
+    assert 3 == len(shown)
+    for name, query, body in shown:
+        event = read_notification(body.encode(), query)
+        assert (name, "withdrawal-17", 5000) == (type(event).__name__, event.request_id, event.amount)
 
 
 def test_the_glossary_is_short() -> None:
