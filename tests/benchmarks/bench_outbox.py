@@ -4,8 +4,12 @@
     python tests/benchmarks/bench_outbox.py --instructions     instructions per order, ratios (needs valgrind)
     python tests/benchmarks/bench_outbox.py --orders 100000    one long run: memory and latency of each tenth of it
     python tests/benchmarks/bench_outbox.py --profile pay      where the time of one payment after the other goes
+    python tests/benchmarks/bench_outbox.py --journal DSN --away 0.005 --machines 1 2 4
+                                                               pays a second of several processes, by five callers each
 
-The service is a process of its own that accepts everything at once, or after 20 ms. What stands beside each other was
+The service is a process of its own that accepts everything at once, or after 20 ms. With ``--machines`` the journal is
+in a PostgreSQL database that is ``--away`` seconds away; the exchanges with it that the commits of a pay take, its
+share of them, are exact, and so is the server's processor time, where the rates are those of a busy machine. What stands beside each other was
 measured in turns, on one journal that lies where temporary files do; only ratios of one run mean anything.
 """
 
@@ -24,9 +28,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -34,6 +39,8 @@ from typing import Any
 
 import attrs
 from bench_bulk import WHO, memory, orders, served
+from far import far
+from places import new_journal, processor_of
 
 from payments_async import Limits, PaymentsSession, PayoutOrder
 from payments_async._cli import COLLECT_AFTER
@@ -272,6 +279,86 @@ async def profiled(what: str) -> None:
     pstats.Stats(profile).sort_stats("tottime").print_stats(35)
 
 
+async def pay_for(seconds: float, base: str, dsn: str, schema: str, state: str, callers: int) -> None:
+    """One machine: say that all is ready, pay when told, and tell how many that were, in how many exchanges."""
+    from payments_async.journal import PostgresJournal
+    from payments_async.journal._postgres import _connection
+
+    exchanges, wait = 0, _connection._Impatient.wait
+
+    def counted(self: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal exchanges
+        exchanges += threading.current_thread().name == "journal-writer"
+        return wait(self, *arguments, **named)
+
+    _connection._Impatient.wait = counted  # type: ignore[method-assign]
+    limit = max(100, callers)
+    async with (
+        PostgresJournal(dsn, schema=schema, state_folder=state) as journal,
+        PaymentsSession(base, WHO, limits=Limits(concurrency=limit)) as payments,
+        Outbox(payments, journal, NAME, settles=False, concurrency=limit) as outbox,
+    ):
+        paid = 0
+
+        async def caller(until: float) -> None:
+            nonlocal paid
+            while time.perf_counter() < until:
+                await outbox.pay(fresh(1)[0], timeout=HOUR)
+                paid += 1
+
+        await asyncio.gather(*(caller(time.perf_counter() + 1.0) for _ in range(callers)))
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        paid = exchanges = 0
+        begun = time.process_time()
+        await asyncio.gather(*(caller(time.perf_counter() + seconds) for _ in range(callers)))
+        print(paid, exchanges, time.process_time() - begun, flush=True)
+
+
+async def prepare(journal: Any, base: str) -> None:
+    """An outbox of which nothing has to be looked for."""
+    async with journal, PaymentsSession(base, WHO) as payments:
+        await journal.open_outbox(NAME, account_of(payments))
+        sweep = await journal.begin_sweep(NAME, since=date(1970, 1, 1), until=date(2100, 1, 1))
+        await journal.end_sweep(attrs.evolve(sweep, problem=None))
+
+
+def compare_machines(arguments: argparse.Namespace) -> None:
+    """Pays a second of so many processes at once, each with some callers that pay one by one."""
+    seconds, dsn = arguments.seconds, arguments.journal
+    for machines in arguments.machines:
+        with (
+            served("raw", 0.001) as base,
+            tempfile.TemporaryDirectory() as place,
+            new_journal(Path(place), dsn) as journal,
+            far(dsn, arguments.away) as away,
+            ExitStack() as stack,
+        ):
+            schema = journal._namespace.strip('"')  # type: ignore[union-attr]
+            asyncio.run(prepare(journal, base))
+            command = [sys.executable, __file__, "--pays", schema, "--base", base, "--journal", away]
+            command += ["--seconds", str(seconds), "--callers", str(arguments.callers), "--state", f"{place}/state"]
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            crew = [stack.enter_context(subprocess.Popen(command, **pipes)) for _ in range(machines)]
+            for one in crew:
+                assert one.stdout.readline() == "ready\n"
+            used = processor_of(dsn)
+            before = used()
+            for one in crew:
+                one.stdin.write("\n")
+                one.stdin.flush()
+            told = [list(map(float, one.stdout.readline().split())) for one in crew]
+            after = used()
+        paid, exchanges, processor = map(sum, zip(*told, strict=True))
+        print(
+            f"{machines} machines, {1000 * arguments.away:g} ms away, {arguments.callers} callers each: "
+            f"{paid / seconds:7.0f} pays/s   {exchanges / paid:5.2f} exchanges a pay   "
+            f"CPU a pay {1e6 * processor / paid:5.0f} us, of the server {1e6 * (after[1] - before[1]) / paid:5.0f} us, "
+            f"WAL {(after[2] - before[2]) / paid:5.0f} bytes",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -281,11 +368,23 @@ def main() -> None:
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--count", choices=KINDS)
     parser.add_argument("--hold")
+    parser.add_argument("--journal")
+    parser.add_argument("--machines", type=int, nargs="+")
+    parser.add_argument("--away", type=float, default=0.0, help="seconds that an answer of the database takes longer")
+    parser.add_argument("--callers", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--pays")
+    parser.add_argument("--state")
     parser.add_argument("--base", default="")
     arguments = parser.parse_args()
     gc.set_threshold(COLLECT_AFTER)
     if arguments.hold:
         asyncio.run(hold(arguments.base, Path(arguments.hold)))
+    elif arguments.pays:
+        where = arguments.base, arguments.journal, arguments.pays, arguments.state
+        asyncio.run(pay_for(arguments.seconds, *where, arguments.callers))
+    elif arguments.machines:
+        compare_machines(arguments)
     elif arguments.count:
         asyncio.run(counted(arguments.count, arguments.base, arguments.orders))
     elif arguments.instructions:
