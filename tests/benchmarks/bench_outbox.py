@@ -7,10 +7,10 @@
     python tests/benchmarks/bench_outbox.py --journal DSN --away 0.005 --machines 1 2 4
                                                                pays a second of several processes, by five callers each
 
-The service is a process of its own that accepts everything at once, or after 20 ms. With ``--machines`` the journal is
-in a PostgreSQL database that is ``--away`` seconds away; the exchanges with it that the commits of a pay take, its
-share of them, are exact, and so is the server's processor time, where the rates are those of a busy machine. What stands beside each other was
-measured in turns, on one journal that lies where temporary files do; only ratios of one run mean anything.
+The service is a process of its own that accepts everything at once, or after 20 ms. What stands beside each other was
+measured in turns, on one journal that lies where temporary files do; only ratios of one run mean anything. With
+``--machines`` the journal is in a PostgreSQL database that is ``--away`` seconds away; the exchanges with it that a pay
+takes are exact, its share of those that a commit takes.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from payments_async.journal import Journal, News, PostgresJournal, SqliteJournal
 from payments_async.journal._postgres._connection import PgConnection, _numbered
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements import _entries, _history
+from payments_async.journal._statements._entries import add_amounts
 from payments_async.journal.contract import Evidence, Outcome
 
 LARGE = (
@@ -66,6 +67,7 @@ def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
 def an_empty_file() -> Iterator[sqlite3.Connection]:
     """All tables, without a row."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.create_function("add_amounts", 2, add_amounts)
         _opening.migrate(connection, new=True)
         yield connection
 

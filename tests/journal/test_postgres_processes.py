@@ -155,7 +155,7 @@ async def test_tables_that_are_emptied_while_a_journal_is_open(schema: str) -> N
 
 @pytest.mark.parametrize("point", ["permit.begun", "permit.written", "commit.begun"])
 async def test_a_session_that_is_ended_within_a_commit(schema: str, point: str) -> None:
-    """Nothing was granted, and whoever asks again is."""
+    """Nothing was granted, and whoever asks again is. What is asked beside it has each statement leave alone."""
     armed: list[str] = []
 
     def crash_at(passed: str) -> None:
@@ -166,8 +166,11 @@ async def test_a_session_that_is_ended_within_a_commit(schema: str, point: str) 
     async with PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as journal:
         chunk = await claimed(journal)
         armed.append(point)
+        beside = asyncio.ensure_future(journal.leave_pace("worker"))
         with pytest.raises(JournalUnavailable):
             await journal.permit(chunk, chunk.orders[0])
+        with pytest.raises(JournalUnavailable):
+            await beside
         entry = await journal.entry(order(0).request_id)
         assert entry is not None
         assert (State.PLANNED, 0) == (entry.state, entry.attempt)
@@ -193,12 +196,14 @@ async def test_a_process_that_stands_still_within_a_commit(schema: str) -> None:
     ):
         chunk = await claimed(still)
         armed.append("commit.begun")
+        beside = asyncio.ensure_future(still.leave_pace("worker"))  # else it would hold nothing yet
         asking = asyncio.ensure_future(still.permit(chunk, chunk.orders[0]))
         await stands.wait()
         assert isinstance(await other.permit(chunk, chunk.orders[0]), Permit)
         goes_on.set()
-        with pytest.raises(JournalUnavailable):
-            await asking
+        for one in (asking, beside):
+            with pytest.raises(JournalUnavailable):
+                await one
         entry = await still.entry(order(0).request_id)
         assert entry is not None
         assert (State.SENDING, 1) == (entry.state, entry.attempt)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from journal.factories import BATCH, Clock, delivery, event, loaded, transaction_id
 
-from payments_async.journal import News, SqliteJournal, State
+from payments_async.journal import Journal, News, SqliteJournal, State
 from payments_async.journal._statements import _permits
 from payments_async.journal.contract import Chunk, ClaimedOrder, Finding, NotPermitted, Outcome, Permit
 
@@ -71,9 +72,10 @@ ROUNDS = st.lists(
 class Desk:
     """One journal with one batch of one chunk, and what has happened at it."""
 
-    def __init__(self, place: Path, crash_at: Any = None) -> None:
+    def __init__(self, place: Path, crash_at: Any = None, opens: Callable[..., Journal] | None = None) -> None:
         self.clock = Clock()
-        self.journal = SqliteJournal(place / "journal.db", clock=self.clock, crash_at=crash_at, state_folder=None)
+        opens = opens or partial(SqliteJournal, place / "journal.db")
+        self.journal = opens(clock=self.clock, crash_at=crash_at, state_folder=None)
         self.chunk: Chunk | None = None
         self.claimed: Sequence[ClaimedOrder] = ()  # as they were at first
         self.open: list[Permit] = []
@@ -151,10 +153,12 @@ class Desk:
         return self.results, entries, stories, others, await self.journal.progress(BATCH)
 
 
-async def asked(rounds: list[Round], *, side_by_side: bool, passed: Any = None) -> Any:
+async def asked(
+    rounds: list[Round], *, side_by_side: bool, passed: Any = None, opens: Callable[..., Journal] | None = None
+) -> Any:
     """What a journal says when all of this was asked for."""
     with TemporaryDirectory() as place:
-        desk = Desk(Path(place), passed)
+        desk = Desk(Path(place), passed, opens)
         async with desk.journal as journal:
             await loaded(journal, COUNT)
             desk.chunk = await journal.claim_chunk(BATCH, "worker")

@@ -29,6 +29,8 @@ OPENING = "journal/_sqlite/_opening.py"
 DATABASE = "journal/_sqlite/_database.py"
 SERVER = "journal/_postgres/_identity.py"
 CONNECTION = "journal/_postgres/_connection.py"
+EXCHANGE = "journal/_postgres/_exchange.py"
+POSTGRES = "journal/_postgres/_database.py"
 TRAY = "journal/_postgres/_tray.py"
 RECONCILE = "outbox/_reconcile.py"
 SCANS = "outbox/_scans.py"
@@ -856,7 +858,7 @@ MUTANTS = (
         "put-ignores-sightings",
         PUTS,
         "what a list has shown is not sent when it is put",
-        "sightings = {} if last_sighted is None else _sightings(commit, fresh)",
+        "sightings = _sightings(commit, fresh)",
         "sightings = {}",
     ),
     Mutant(
@@ -1005,8 +1007,8 @@ MUTANTS = (
         "number-of-an-archived-order",
         PUTS,
         "no number is given to a second order",
-        'SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", (first, last)',
-        'SELECT max(id) FROM outbox WHERE archive IS NULL AND id BETWEEN ? AND ?", (first, last)',
+        '_HIGHEST = "SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?"',
+        '_HIGHEST = "SELECT max(id) FROM outbox WHERE archive IS NULL AND id BETWEEN ? AND ?"',
     ),
     Mutant(
         "sighting-moves-what-is-being-sent",
@@ -1097,8 +1099,8 @@ MUTANTS = (
         "awaits-one-list",
         ENTRIES,
         "two clean lists are awaited",
-        "if clean >= LISTS or connection",
-        "if clean >= 1 or connection",
+        "if clean >= LISTS or asked",
+        "if clean >= 1 or asked",
     ),
     Mutant(
         "awaits-any-list",
@@ -1705,8 +1707,29 @@ MUTANTS = (
         "commit-of-what-a-server-undid",
         CONNECTION,
         "a commit fails that PostgreSQL answers by undoing it",
-        '        if status != b"COMMIT":\n',
-        "        if status is None:\n",
+        '    if status != b"COMMIT":\n',
+        "    if status is None:\n",
+    ),
+    Mutant(
+        "whole-commit-whose-answers-nobody-compares",
+        EXCHANGE,
+        "a commit that leaves as a whole is undone where an answer is not the one it was made by",
+        "1 / CAST(NOT EXISTS (SELECT 1 FROM answer) AS INT)",
+        "1 / CAST(NOT EXISTS (SELECT 1 FROM answer) OR TRUE AS INT)",
+    ),
+    Mutant(
+        "whole-commit-that-writes-fewer-rows",
+        EXCHANGE,
+        "a commit that leaves as a whole is undone where a permit is not granted",
+        "(SELECT count(*) FROM answer) = ? AS INT)",
+        "(SELECT count(*) FROM answer) <= ? AS INT)",
+    ),
+    Mutant(
+        "whole-commit-that-arrives-late",
+        POSTGRES,
+        "a commit that arrives late is not made",
+        "{durable} AND {in_time} AND",
+        "{durable} AND ({in_time} OR TRUE) AND",
     ),
     # The wire
     Mutant(

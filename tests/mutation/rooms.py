@@ -146,6 +146,7 @@ _TRAY = (
     "tests/journal/test_postgres_tables.py",
     "tests/journal/test_partial_restores.py",
 )
+_EXCHANGE = ("tests/journal/test_one_exchange.py",)
 _SERVER = (
     "-k=not sqlite",
     "-m=slow or not slow",  # those that start a server of their own are slow
@@ -236,6 +237,8 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.TRAY: _TRAY,
     mutants.SERVER: _SERVER,
     mutants.CONNECTION: ("-k=not sqlite", "tests/journal/test_lost_answers.py"),
+    mutants.EXCHANGE: _EXCHANGE,
+    mutants.POSTGRES: _EXCHANGE,
 }
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
@@ -247,7 +250,7 @@ _UNSEEN: Mapping[str, frozenset[str]] = {
     "simulation": frozenset({mutants.TRAY}),
 }  # fmt: skip
 DATABASES = frozenset(
-    {mutants.SERVER, mutants.CONNECTION}
+    {mutants.SERVER, mutants.CONNECTION, mutants.EXCHANGE, mutants.POSTGRES}
 )  # files that the simulation runs with a journal in PostgreSQL alone
 _FILES = ("put_back", "copy", "lose", "replace")
 _LISTS = ("late", "unstable", "ignores_status_filter", "no_total", "lying_total", "small_pages", "lying_next_page")

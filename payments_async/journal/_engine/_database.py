@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._machine._memory import Memory
-from payments_async.journal._statements._database import Connection, Database
+from payments_async.journal._statements._database import Connection, Database, Gathered
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape
 from payments_async.journal._versions import Migration
@@ -28,6 +28,10 @@ class JournalDatabase(Database, Protocol):
         memory: What remembers it on this machine, while it is open; ``None`` where nothing does.
         holder: Name of this opening, by which others know whether it lives; empty where they cannot.
     """
+
+    @property
+    def within(self) -> float:
+        """Seconds after its moment in which a commit that is gathered is made, or not at all."""
 
     @property
     def named(self) -> str: ...
@@ -75,6 +79,19 @@ class JournalDatabase(Database, Protocol):
 
     def now(self) -> float:
         """Unix seconds by the database's clock, as far as is known without asking it."""
+
+    def gathering(self, connection: Connection, /) -> Gathered | None:
+        """What gathers the statements of a commit, so that they leave together; ``None`` where that gains nothing."""
+
+    def perform(self, commit: Commit, gathered: Gathered, /) -> Callable[[], None] | None:
+        """Make a whole commit of what was gathered, with all that ``begin``, ``seal`` and ``commit`` do.
+
+        Returns:
+            What is to be called next; ``None`` where nothing was done, for an answer was not the usual one.
+
+        Raises:
+            Unforeseen: Nothing was done either.
+        """
 
     def seal(self, commit: Commit, /) -> Callable[[], None] | None:
         """Called at the end of each transaction.

@@ -785,7 +785,7 @@ class Journal:
         if owner is not None:
             return await self._submit("expire_chunks", _permits.give_back_all, owner)
         async with self._left_behind() as (dead, left):
-            is_due = dead or left or batch_id is not None or self._writer.is_busy
+            is_due = dead or left or batch_id is not None
             if not is_due and not await self._read(_permits.is_expired, self._database.now()):
                 return 0  # a commit would be told to everybody
             return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead, left)

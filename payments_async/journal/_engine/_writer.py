@@ -7,7 +7,7 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import groupby
@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._database import Connection, Unforeseen
 from payments_async.journal._statements._entries import Commit, Together, Work
 
 T = TypeVar("T")
@@ -52,6 +52,7 @@ class Writer:
         self._crash_at = crash_at
         self.service_clock: Callable[[], float | None] | None = None
         self.leased: Callable[[int, int, int, str], None] | None = None
+        self._known: dict[Hashable, Any] = {}  # answers, of which a commit that is gathered makes use
         self._groups: queue.SimpleQueue[list[_Operation[Any]] | None] = queue.SimpleQueue()
         self._waiting: list[_Operation[Any]] = []
         self._seen = 0  # of those that wait, a turn of the event loop ago
@@ -182,12 +183,14 @@ class Writer:
         group: list[_Operation[Any]] | None = []
         try:
             while (group := groups.get()) is not None:
-                try:
-                    connection, now = self._begun(connection)
-                except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to whoever waits
-                    told = self._undone(connection, group, error)
-                else:
-                    told = self._commit(connection, now, group)
+                told = self._commit_at_once(connection, group)
+                if told is None:
+                    try:
+                        connection, now = self._begun(connection)
+                    except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to all
+                        told = self._undone(connection, group, error)
+                    else:
+                        told = self._commit(connection, now, group)
                 self._tell(self._committed, told)
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is to wait for a thread that is gone
             why = type(error).__name__
@@ -221,11 +224,54 @@ class Writer:
         connection = self._database.open()
         return connection, self._database.begin(connection)
 
+    def _commit_at_once(self, connection: Connection, group: list[_Operation[Any]]) -> list[_Told] | None:
+        """Do a group in one commit, all of whose statements leave together, each with its usual answer.
+
+        Returns:
+            What came of each operation; ``None`` where nothing was done, and it has to be done statement by statement.
+        """
+        if any(operation.together is None for operation in group):
+            return None
+        try:
+            gathered = self._database.gathering(connection)
+            if gathered is None:
+                return None
+            commit = Commit(
+                gathered,
+                self._database,
+                self._database.now(),
+                self._crash_at,
+                service_clock=self.service_clock,
+                leased=self.leased,
+                gathered=gathered,
+                known=self._known,
+                within=self._database.within,
+            )
+            told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
+            commit.write_progress()
+            commit.passed("commit.begun")
+            done = self._database.perform(commit, gathered)
+            if done is None:
+                return None
+            commit.passed("commit.done")
+            done()
+        except Unforeseen:
+            return None
+        except Exception as error:  # noqa: BLE001 - as in `_commit`
+            return self._undone(connection, group, error)
+        return told
+
     def _commit(self, connection: Connection, now: float, group: list[_Operation[Any]]) -> list[_Told]:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
             commit = Commit(
-                connection, self._database, now, self._crash_at, service_clock=self.service_clock, leased=self.leased
+                connection,
+                self._database,
+                now,
+                self._crash_at,
+                service_clock=self.service_clock,
+                leased=self.leased,
+                known=self._known,
             )
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()

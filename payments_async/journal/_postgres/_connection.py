@@ -6,10 +6,10 @@ import math
 import re
 import selectors
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -19,6 +19,7 @@ from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
 from psycopg.types.numeric import Int8Dumper
+from psycopg.waiting import Ready, Wait
 
 from payments_async.journal._faults import JournalUnavailable
 from payments_async.journal._postgres._faults import translated
@@ -37,6 +38,8 @@ _SECRETS = frozenset(
 )
 _HIDDEN = "***"
 _KEPT = 500  # prepared statements; there are about two hundred texts
+_NAMES = count(1)  # of prepared statements
+_AT_ONCE = 8192  # bytes of values that leave in one go, whatever room the line has
 _PLANNED_ANEW = 5.0  # seconds; in one, a batch grows by ten thousand orders, and all plans are made in a hundredth
 # PostgreSQL's text holds no NUL. Notifications with one are refused; in the words of an answer or of an error, which
 # are there to be read, its picture stands for it.
@@ -49,9 +52,24 @@ NO_TRANSACTION = f"'\\x{'00' * 16}'::bytea"
 _WORDS = (
     (_database.NO_TRANSACTION, NO_TRANSACTION),
     (f"{_database.JOINED}(", "string_agg("),
+    (_database.ADDED, "CAST(CAST(progress.total AS NUMERIC) + CAST(excluded.total AS NUMERIC) AS TEXT)"),
     (_database.AMONG_LATER, ""),
 )
 _CAST_TO_BYTES = re.compile(rf"CAST\((\w+) {_database.AS_BYTES}\)")
+
+
+class Statement(NamedTuple):
+    """One of several that leave together.
+
+    Attributes:
+        types: Of its values, as the server numbers them; 0 where it infers them.
+        formats: 1 for bytes, 0 for a text.
+    """
+
+    sql: str
+    types: tuple[int, ...]
+    values: Sequence[bytes | None]
+    formats: Sequence[int]
 
 
 class PgConnection:
@@ -66,16 +84,17 @@ class PgConnection:
 
     Attributes:
         raw: The connection of psycopg.
-        before_commit: Statements that go with each commit, in the same exchange.
+        before_commit: A statement that goes with each commit, in the same exchange.
         session: The process of the server that this connection is one's own session with, once that was tried.
     """
 
-    __slots__ = ("_clock", "_planned", "before_commit", "raw", "session")
+    __slots__ = ("_clock", "_planned", "_prepared", "before_commit", "raw", "session")
 
     def __init__(self, raw: psycopg.Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.raw = raw
         self.before_commit = ""
         self.session = 0
+        self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}  # of those that leave together
         self._clock = clock
         self._planned = clock()
 
@@ -97,7 +116,7 @@ class PgConnection:
 
     def execute(self, sql: str, parameters: Sequence[object] = (), /) -> psycopg.RawCursor[tuple[Any, ...]]:
         """Do one statement."""
-        self._plan_anew()
+        self.plan_anew()
         cursor = psycopg.RawCursor(self.raw)
         try:
             cursor.execute(_numbered(sql), parameters or None)
@@ -115,7 +134,7 @@ class PgConnection:
 
     def script(self, sql: str) -> tuple[Any, ...] | None:
         """Do several statements without values in one exchange; tells the row that the last one found, if any."""
-        self._plan_anew()
+        self.plan_anew()
         cursor = self.raw.cursor()
         cursor.execute(sql, prepare=False)
         while cursor.nextset():
@@ -128,7 +147,7 @@ class PgConnection:
         Returns:
             The first row of the last one as the server wrote it, or its status where it finds no rows.
         """
-        self._plan_anew()
+        self.plan_anew()
         result = self.raw.wait(_exchanged(self.raw.pgconn, sql))[-1]
         if result.status == pq.ExecStatus.TUPLES_OK:
             return [result.get_value(0, column) for column in range(result.nfields)]
@@ -136,7 +155,50 @@ class PgConnection:
             raise psycopg.errors.error_from_result(result)
         return [result.command_status]
 
-    def _plan_anew(self) -> None:
+    def together(self, statements: Sequence[Statement], end: Statement) -> list[pq.abc.PGresult]:
+        """Do the statements of a transaction in one exchange; where one of them fails, its end undoes them.
+
+        The first of them begins the transaction. Many of them are more than leaves at once: in an exchange of its own
+        it begins before them then. So the server lets go of the lock, as ever, where a process stands still meanwhile.
+
+        Returns:
+            What each was answered with.
+
+        Raises:
+            psycopg.Error: Nothing was done, if the connection is still there.
+            JournalUnavailable: The server has undone it.
+        """
+        is_large = sum(len(value or b"") for one in statements for value in one.values) > _AT_ONCE
+        begun = [self._answers(statements[:1], is_apart=False)[0]] if is_large else []
+        results = begun + self._answers([*statements[len(begun) :], end], is_apart=is_large)
+        _check_committed(results[-1].command_status)
+        return results
+
+    def _answers(self, statements: Sequence[Statement], *, is_apart: bool) -> list[pq.abc.PGresult]:
+        """What statements that leave together are answered with; what the server does not know it is told of.
+
+        Args:
+            is_apart: The server answers each by itself, also after one that has failed.
+        """
+        new: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        if len(self._prepared) >= _KEPT:
+            self._prepared.clear()
+        for one in statements:
+            if (key := (one.sql, one.types)) not in self._prepared:
+                new.setdefault(key, b"usual_%d" % next(_NAMES))
+        try:
+            results = self.raw.wait(_together(self.raw.pgconn, statements, self._prepared, new, is_apart=is_apart))
+        except BaseException:
+            self.raw.close()  # what the server makes of it is not to be known
+            raise
+        for result in results:
+            if result.status not in _DONE:
+                self._prepared.clear()  # of those that are new, nobody knows which the server knows
+                raise psycopg.errors.error_from_result(result)
+        self._prepared |= new
+        return results[len(new) :]
+
+    def plan_anew(self) -> None:
         """Let go of the plans made a while ago, between two transactions."""
         now = self._clock()
         is_idle = self.raw.pgconn.transaction_status == pq.TransactionStatus.IDLE
@@ -150,9 +212,8 @@ class PgConnection:
         Raises:
             JournalUnavailable: The database has undone it, though nothing was raised: what failed was passed over.
         """
-        (status,) = self.exchange(f"{self.before_commit}COMMIT")
-        if status != b"COMMIT":
-            raise JournalUnavailable(f"the database answered a commit with {(status or b'nothing').decode()}")
+        (status,) = self.exchange(f"{self.before_commit}; COMMIT")
+        _check_committed(status)
 
     def rollback(self) -> None:
         """Undo what is not committed."""
@@ -162,6 +223,50 @@ class PgConnection:
     def close(self) -> None:
         """End it."""
         self.raw.close()
+
+
+def _together(
+    pgconn: pq.abc.PGconn,
+    statements: Sequence[Statement],
+    known: Mapping[tuple[str, tuple[int, ...]], bytes],
+    new: Mapping[tuple[str, tuple[int, ...]], bytes],
+    *,
+    is_apart: bool,
+) -> PQGen[list[pq.abc.PGresult]]:
+    """Statements that leave without waiting for each other's answer, the last one by itself, and what each came to."""
+    results: list[pq.abc.PGresult] = []
+    pgconn.enter_pipeline_mode()
+    for (sql, types), name in new.items():
+        pgconn.send_prepare(name, _numbered(sql), types)
+    left = 0
+    for place, one in enumerate(statements, start=1):
+        key = (one.sql, one.types)
+        pgconn.send_query_prepared(new.get(key) or known[key], one.values, one.formats)
+        if is_apart or place >= len(statements) - 1:  # the last one ends the transaction whatever came before it
+            pgconn.pipeline_sync()
+            left += 1
+    while left:
+        ready = yield Wait.RW if pgconn.flush() else Wait.R
+        if not ready & Ready.R:
+            continue
+        pgconn.consume_input()
+        is_between = False
+        while left and not pgconn.is_busy():
+            result = pgconn.get_result()
+            if result is None and is_between:
+                break
+            is_between = result is None
+            if result is not None and result.status == pq.ExecStatus.PIPELINE_SYNC:
+                left -= 1
+            elif result is not None:
+                results.append(result)
+    pgconn.exit_pipeline_mode()
+    return results
+
+
+def _check_committed(status: bytes | None) -> None:
+    if status != b"COMMIT":
+        raise JournalUnavailable(f"the database answered a commit with {(status or b'nothing').decode()}")
 
 
 def _exchanged(pgconn: pq.abc.PGconn, sql: str) -> PQGen[list[pq.abc.PGresult]]:
@@ -343,4 +448,5 @@ def _has_input(socket: int) -> bool:
         return bool(selector.select(0))
 
 
+_DONE = frozenset({pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK})
 _OPEN = frozenset({pq.TransactionStatus.ACTIVE, pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR})

@@ -28,11 +28,12 @@ from payments_async.journal._machine._memory import Memory, StateFolder
 from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection, connected, shown, without_nul
+from payments_async.journal._postgres._exchange import Exchange
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
 from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._postgres._sessions import NOT_OURS, is_own
 from payments_async.journal._statements import _changes
-from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._database import Connection, Gathered
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, Version, migration
@@ -123,6 +124,7 @@ class PostgresDatabase:
     """
 
     Error: type[Exception] = psycopg.Error
+    within = 2.0
 
     def __init__(
         self,
@@ -153,6 +155,9 @@ class PostgresDatabase:
         self._attendant: Attendant | None = None
         self._was_open = False
         self._writing = 0  # the server's number for the session that writes
+        # Until when by its clock the server may still make a commit whose connection was lost: it may arrive yet. What
+        # was not granted by that is given back afterwards.
+        self._under_way = 0.0
         self._is_lent = False  # a pooler has taken a session for somebody else
         # Those who write wait for each other by a lock that takes the right to write; any user of the database could
         # take one that is a number. It is that of the table that is written least, so that no vacuum is in the way.
@@ -161,6 +166,7 @@ class PostgresDatabase:
         self._begin_new = f"BEGIN ISOLATION LEVEL READ COMMITTED; {begun}"
         lock = f"LOCK TABLE {quoted(schema)}.archive IN SHARE ROW EXCLUSIVE MODE"
         self._begin = f"BEGIN ISOLATION LEVEL READ COMMITTED; {lock}; {begun}"
+        self._locked = ("BEGIN ISOLATION LEVEL READ COMMITTED", lock)
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
 
@@ -225,7 +231,7 @@ class PostgresDatabase:
             if isinstance(error, psycopg.Error):
                 raise self.translated(error) from error
             raise
-        connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, '') WHERE {HAS_ROOM}; "
+        connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, '') WHERE {HAS_ROOM}"
         self._writing = connection.session  # through a pooler another one than libpq was told
         return connection
 
@@ -373,6 +379,8 @@ class PostgresDatabase:
 
     def _begun(self, connection: Connection, begin: str) -> float:
         assert isinstance(connection, PgConnection)
+        while (left := self._under_way - self._ahead - time.time()) > 0:
+            time.sleep(left)
         now, is_durable, session = connection.exchange(begin)
         assert now is not None
         assert session is not None
@@ -388,6 +396,39 @@ class PostgresDatabase:
         """Commit, and tell others. Raises ``JournalUnavailable``."""
         assert isinstance(connection, PgConnection)
         connection.commit()
+
+    def gathering(self, connection: Connection, /) -> Exchange | None:
+        """What gathers the statements of a commit, so that they leave together."""
+        assert isinstance(connection, PgConnection)
+        with suppress(psycopg.Error):  # one that is lost meanwhile shows it here, before anything was sent
+            if not self._is_lent and not connection.is_lost:
+                connection.plan_anew()
+        return None if self._is_lent or connection.is_lost else Exchange(connection)
+
+    def perform(self, commit: Commit, gathered: Gathered, /) -> Callable[[], None] | None:
+        """Make a whole commit in one exchange; ``None`` where nothing was done, as something is out of the usual.
+
+        Raises:
+            psycopg.Error: As ``commit``.
+        """
+        assert isinstance(gathered, Exchange)
+        connection = gathered.by
+        is_counted = self._identity.gather_seal(commit, gathered)
+        now = commit.now if self._clock is None else time.time() + self._ahead
+        durable = "TRUE" if self._is_unsafe_allowed else IS_DURABLE
+        in_time = f"{_NOW} BETWEEN CAST(? AS DOUBLE PRECISION) AND CAST(? AS DOUBLE PRECISION)"
+        check = f"SELECT {_NOW}, 1 / CAST({durable} AND {in_time} AND pg_backend_pid() = ? AS INT)"
+        values = (now - self.within, now + self.within, connection.session)
+        try:
+            moment, count = gathered.perform(self._locked, check, values, notify=connection.before_commit)
+        except psycopg.Error as error:
+            if connection.is_lost:
+                self._under_way = now + self.within
+            elif not self.is_of_the_disk(error):
+                return None
+            raise
+        self._ahead = moment - time.time()
+        return partial(self._identity.hear_of, count) if is_counted and count is not None else _nothing
 
     def now(self) -> float:
         """Unix seconds by the database's clock, as it was when it was asked last."""
@@ -618,6 +659,10 @@ class PostgresDatabase:
             return NotAJournal(f"{self.named}: its tables are not there")
         assert isinstance(error, psycopg.Error)
         return _faults.translated(error, self.named)
+
+
+def _nothing() -> None:
+    """Nobody is to hear of a commit that moved no order."""
 
 
 def _milliseconds(seconds: float) -> int:

@@ -14,9 +14,10 @@ from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_ol
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
 from payments_async.journal._machine._memory import Anchor, Memory
 from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._postgres._exchange import Exchange
 from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._approvals import rule as rule_in
-from payments_async.journal._statements._database import Connection, Database
+from payments_async.journal._statements._database import Connection, Database, Unforeseen
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
@@ -40,12 +41,17 @@ _MOMENTS = "(CAST(nullif(split_part(l.value, ' ', 2), '') AS DOUBLE PRECISION), 
 _ROWS_STAND = f"""coalesce((SELECT l.value = ''
     OR EXISTS (SELECT 1 FROM outbox o WHERE o.id = {_ORDER} AND o.updated_at IN {_MOMENTS})
     FROM meta l WHERE l.key = '{LAST}'), TRUE)"""  # noqa: S608 - no value in it
-_COUNT = f"""WITH noted AS (
+_NOTED = f"""noted AS (
         INSERT INTO meta (key, value) SELECT '{LAST}', CAST(? AS TEXT) WHERE CAST(? AS TEXT) IS NOT NULL
-        ON CONFLICT (key) DO UPDATE SET value = excluded.value)
-    UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits'
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value)"""
+_COUNTED = f"""UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits'
     RETURNING value, {_IS_AS_WRITTEN} AND {_ROWS_STAND},
     coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), '1')"""  # noqa: S608 - no value in it
+_COUNT = f"WITH {_NOTED} {_COUNTED}"
+# ... which fails where that is not as it usually is: above what was heard of, as it was written, and of this version
+_COUNT_USUALLY = f"""WITH {_NOTED}, counted (count, stands, oldest) AS ({_COUNTED})
+    SELECT count, 1 / CAST(CAST(count AS BIGINT) > CAST(? AS BIGINT) AND stands
+    AND CAST(oldest AS BIGINT) <= CAST(? AS BIGINT) AS INT) FROM counted"""  # noqa: S608 - no value in it
 _CATCH_UP = "UPDATE meta SET value = CAST(greatest(CAST(value AS BIGINT), ?) AS TEXT) WHERE key = 'commits'"
 
 
@@ -212,6 +218,16 @@ class Identity:
         if self._heard_of() >= count:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return count
+
+    def gather_seal(self, commit: Commit, exchange: Exchange) -> bool:
+        """Let what ``seal`` does go along with a commit; tells whether it is counted. Raises ``Unforeseen``."""
+        if not (commit.moves or commit.is_counted or commit.last):
+            if commit.has_claimed:
+                raise Unforeseen
+            return False
+        noted = (commit.last, commit.last, commit.now)
+        exchange.ask(_COUNT_USUALLY, (*noted, self._heard_of(), len(self._steps)))
+        return True
 
     def _put_back(self) -> JournalBehind:
         return JournalBehind(f"{self._named}: the tables were put back from a copy, which has forgotten some of it")

@@ -36,7 +36,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._statements import _evidence, _puts
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._entries import Commit, marks_for
 from payments_async.journal._statements._puts import PutRequest
 from payments_async.journal._states import State
 
@@ -116,10 +116,8 @@ def take(commit: Commit, outbox: str, numbers: Sequence[int], asks: Asks) -> Map
 def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exception]:
     """Put many orders in one commit; where one lies in the tray, that came first."""
     asked = {request.key: request for request in requests}
-    found = commit.execute(
-        f"DELETE FROM tray WHERE request_key = ANY(CAST(? AS TEXT[])) RETURNING {_COLUMNS}",  # noqa: S608
-        (list(asked),),
-    ).fetchall()
+    marks, keys = marks_for(list(asked))
+    found = commit.finds_none(f"DELETE FROM tray WHERE request_key IN ({marks}) RETURNING {_COLUMNS}", keys)  # noqa: S608
 
     def for_anybody(_: int, outbox: str, order: Order, not_before: float, priority: int) -> PutRequest:
         own = asked[plain_id(order.request_id)]

@@ -20,7 +20,7 @@ from payments_async.journal._machine._memory import Memory, StateFolder
 from payments_async.journal._sqlite import _circumstances, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._statements import _changes
-from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._database import Connection, Gathered, Unforeseen
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, migration
@@ -44,6 +44,8 @@ class SqliteDatabase:
     """
 
     Error: type[Exception] = sqlite3.Error
+
+    within = 0.0
 
     def __init__(
         self,
@@ -171,6 +173,13 @@ class SqliteDatabase:
         self._epoch.save_log(connection)
         connection.execute("BEGIN IMMEDIATE")
         return self.now()
+
+    def gathering(self, connection: Connection, /) -> None:
+        """A statement costs no journey here."""
+
+    def perform(self, commit: Commit, gathered: Gathered, /) -> Callable[[], None] | None:
+        """Nothing is gathered here."""
+        raise Unforeseen
 
     def commit(self, connection: Connection, /) -> None:
         """Commit: ``sqlite3.Connection.commit`` passes over a transaction that SQLite has undone by itself."""

@@ -26,7 +26,7 @@ from payments_async.journal._faults import (
 from payments_async.journal._machine._files import birth_of, inode_of
 from payments_async.journal._machine._sqlite_faults import translated
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import among, run_in
+from payments_async.journal._statements._entries import add_amounts, among, run_in
 from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._states import UNSENT
 from payments_async.journal._versions import Migration, Step, Version, migration
@@ -297,6 +297,7 @@ def _connect(
 def _make_durable(connection: sqlite3.Connection) -> None:
     """What was committed survives a power cut. Raises ``JournalUnavailable`` where that cannot be had."""
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # no database, or a damaged one: say so first
+    connection.create_function("add_amounts", 2, add_amounts, deterministic=True)
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise JournalUnavailable(f"the file system does not allow write-ahead logging (journal_mode is {mode})")

@@ -22,6 +22,7 @@ from payments_async.journal._faults import JournalError
 NO_TRANSACTION = "x'00000000000000000000000000000000'"  # 16 bytes, which keep the place of a transaction id
 JOINED = "group_concat"  # of a text and what stands between two: PostgreSQL's string_agg
 AMONG_LATER = "INDEXED BY chunk_later"  # PostgreSQL finds that index by itself
+ADDED = "add_amounts(progress.total, excluded.total)"  # exactly; a function of ours where SQLite has none
 AS_BYTES = "AS BLOB"  # in a CAST of a text: its bytes in UTF-8
 
 
@@ -59,6 +60,27 @@ class Connection(Protocol):
 
     def close(self) -> None:
         """Close it."""
+
+
+class Unforeseen(BaseException):
+    """A statement has no usual answer, or not this time: the commit is made statement by statement.
+
+    It is no ``Exception``: whoever catches the failure of one operation lets it pass.
+    """
+
+
+class Gathered(Connection, Protocol):
+    """Statements that leave for the database together at last, each answered at once as it usually is.
+
+    Every other use raises ``Unforeseen``.
+    """
+
+    def gather(self, sql: str, parameters: Sequence[Any], answer: Sequence[Any] | int | None, /) -> None:
+        """Let a statement go along. Where it is answered otherwise, nothing of the commit is done.
+
+        Args:
+            answer: The one row that it finds, or ``()`` for none; or how many rows it writes; ``None`` for any.
+        """
 
 
 class Database(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Context, Decimal, localcontext
@@ -28,7 +28,14 @@ from payments_async.journal._records import (
     proved,
     unpack_transaction_id,
 )
-from payments_async.journal._statements._database import JOINED, NO_TRANSACTION, Connection, Database
+from payments_async.journal._statements._database import (
+    ADDED,
+    NO_TRANSACTION,
+    Connection,
+    Database,
+    Gathered,
+    Unforeseen,
+)
 from payments_async.journal._states import FINAL, IN_DOUBT, UNSENT, UNSETTLED, State
 
 T = TypeVar("T")
@@ -44,6 +51,7 @@ ASKED_BACK = -1  # what a leased chunk is due at, once an order in it may be sen
 _HIGHEST = (1 << 63) - 1
 _FAR_AHEAD = 43_200.0  # seconds; by less than a day a list of the days around is wrong by none
 _LOOKED_AT = 8  # chunks of a run in which the oldest order that waits is looked for
+_MOST_KNOWN = 1000  # answers of questions that are kept
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
 _OF_OUTBOX = "{run} IN (SELECT id FROM run WHERE outbox = ?)"
 
@@ -109,11 +117,18 @@ class Commit:
         is_counted: A journal that lacks it has forgotten something, though it moves no order.
         has_claimed: A chunk came into other hands, who send what its rows call planned.
         changed: An order whose row it wrote, the last of them; it names ``now`` as the time of that.
+        latest: The latest moment that it can be by the database's clock: a lease that is good then is good.
+
+    Args:
+        gathered: In place of the connection, where the statements are to leave for the database together.
+        known: Rows that questions were answered with, over all commits of a connection; ``None`` where they are of no
+            use.
+        within: Seconds after ``now`` in which the commit is made, or not at all.
     """
 
     __slots__ = (
-        *("_crash_at", "connection", "database", "execute"),
-        *("changed", "has_claimed", "is_counted", "is_milestone", "leased", "moves", "nameless", "now", "permit_at"),
+        *("_crash_at", "_gathered", "_known", "connection", "database", "execute", "latest", "leased"),
+        *("changed", "has_claimed", "is_counted", "is_milestone", "moves", "nameless", "now", "permit_at"),
     )
 
     def __init__(
@@ -125,9 +140,15 @@ class Commit:
         *,
         service_clock: Callable[[], float | None] | None = None,
         leased: Callable[[int, int, int, str], None] | None = None,
+        gathered: Gathered | None = None,
+        known: MutableMapping[Hashable, Any] | None = None,
+        within: float = 0.0,
     ) -> None:
         self.leased = leased
         self.now = now
+        self.latest = now + within
+        self._gathered = gathered
+        self._known = known
         told = None if service_clock is None else service_clock()
         is_slow = told is not None and CLOCKS_DIFFER < told - now < _FAR_AHEAD
         self.permit_at = now if told is None or (told > now - _FAR_AHEAD and not is_slow) else told
@@ -151,6 +172,56 @@ class Commit:
         self.count(run, before, -count, amount.copy_negate())  # exact: unary minus would round
         self.count(run, after, count, amount)
 
+    # Statements that are usually answered in one way. Where statements are gathered, that answer counts until the
+    # database gives another one; then nothing was done, and all are asked anew, one by one.
+
+    def finds_none(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """The rows of a statement that usually finds none."""
+        if self._gathered is None:
+            return self.execute(sql, values).fetchall()
+        self._gathered.gather(sql, values, ())
+        return []
+
+    def finds(self, row: Sequence[Any], sql: str, values: Sequence[Any]) -> Any:
+        """The only row of a statement, which is usually this one; ``None`` for none."""
+        if self._gathered is None:
+            return self.execute(sql, values).fetchone()
+        self._gathered.gather(sql, values, row)
+        return row
+
+    def finds_as_before(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """The only row of a question, which is usually the one it was answered with last; ``None`` for none."""
+        if self._gathered is None:
+            row = self.execute(sql, values).fetchone()
+            self.will_find(row, sql, values)
+            return row
+        key = (sql, *values)
+        if self._known is None or key not in self._known:
+            raise Unforeseen
+        self._gathered.gather(sql, values, self._known[key] or ())
+        return self._known[key]
+
+    def will_find(self, row: Any, sql: str, values: Sequence[Any]) -> None:
+        """How a question is to be answered from now on, if this commit is made."""
+        if self._known is not None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[(sql, *values)] = row
+
+    def writes(self, count: int, sql: str, values: Sequence[Any]) -> bool:
+        """Do a statement that usually writes so many rows; tells whether it did."""
+        if self._gathered is None:
+            return self.execute(sql, values).rowcount == count
+        self._gathered.gather(sql, values, count)
+        return True
+
+    def write(self, sql: str, values: Sequence[Any]) -> None:
+        """Do a statement whose answer is of no interest."""
+        if self._gathered is None:
+            self.execute(sql, values)
+        else:
+            self._gathered.gather(sql, values, None)
+
     @property
     def last(self) -> str | None:
         """The order whose row it wrote last, and when, as the journal remembers it; ``None`` where it wrote none."""
@@ -167,6 +238,11 @@ class Commit:
         Args:
             is_first: Nothing was done before it: then it needs no savepoint, which is two statements less.
         """
+        if self._gathered is not None:
+            try:
+                return part()
+            except Exception as error:
+                raise Unforeseen from error
         moved, changed = len(self.moves), self.changed
         if not is_first:
             self.execute("SAVEPOINT part")
@@ -202,36 +278,35 @@ class Commit:
         for run, state, count, amount in self.moves:
             orders, total = changes.get((run, state), (0, Decimal(0)))
             changes[run, state] = orders + count, EXACT.add(total, amount)
-        before = {(run, state): sums for run in {run for run, _ in changes} for state, sums in self._progress(run)}
         values: list[object] = []
         for key, (count, amount) in changes.items():
             if count or amount:
-                orders, total = before.get(key, (0, Decimal(0)))
-                values += (*key, orders + count, format(EXACT.add(total, amount), "f"))
+                values += (*key, count, format(amount, "f"))
         if values:
             marks = ", ".join(["(?, ?, ?, ?)"] * (len(values) // 4))
-            self.execute(
-                f"""INSERT INTO progress (run, state, count, total) VALUES {marks}
-                ON CONFLICT (run, state) DO UPDATE SET count = excluded.count, total = excluded.total""",  # noqa: S608
+            self.write(
+                f"""INSERT INTO progress (run, state, count, total) VALUES {marks} ON CONFLICT (run, state)
+                DO UPDATE SET count = progress.count + excluded.count, total = {ADDED}""",  # noqa: S608 - marks only
                 values,
             )
-
-    def _progress(self, run: int) -> Iterator[tuple[str, tuple[int, Decimal]]]:
-        """Orders of a run by state, with the sum of their amounts, as the last commit left them."""
-        # in one row: each further one would let go of the interpreter and wait for it
-        (rows,) = self.execute(
-            f"SELECT {JOINED}(state || ' ' || count || ' ' || total, ',') FROM progress WHERE run = ?",  # noqa: S608
-            (run,),
-        ).fetchone()
-        for row in rows.split(",") if rows else ():
-            state, count, total = row.split(" ")
-            yield state, (int(count), Decimal(total))
 
 
 Work = Callable[[Commit], T]
 # Does one or more neighbouring works at once, in few statements, and tells their results. ``None`` when one of them is
 # out of the ordinary: then what it did is undone, and each is done by itself.
 Together = Callable[[Commit, Sequence[Any]], Sequence[Any] | None]
+
+
+def asked(connection: Connection | Commit, sql: str, values: Sequence[Any]) -> Any:
+    """The only row of a question; within a commit one that is usually answered as before."""
+    if isinstance(connection, Commit):
+        return connection.finds_as_before(sql, values)
+    return connection.execute(sql, values).fetchone()
+
+
+def add_amounts(one: str, other: str) -> str:
+    """The exact sum of two amounts, as they are stored: what SQLite has no function for."""
+    return format(EXACT.add(Decimal(one), Decimal(other)), "f")
 
 
 def marks_for(values: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -470,17 +545,14 @@ def awaited(connection: Connection | Commit, run: int) -> Awaited | None:
 
     ``None`` where the journal was not found to be copied or restored, or it was seen since.
     """
-    (at, since) = connection.execute(
-        f"SELECT quarantined_at, {LOOK_SINCE} FROM run WHERE id = ?",  # noqa: S608 - names of columns
-        (run,),
-    ).fetchone()
+    at, since = asked(connection, f"SELECT quarantined_at, {LOOK_SINCE} FROM run WHERE id = ?", (run,))  # noqa: S608
     if at is None:
         return None
     lists = f"""FROM sweep WHERE run = ? AND ended_at IS NOT NULL AND problem IS NULL AND doubted_at >= ?
         AND since <= ? AND counted >= {CLEAN}"""
     values = (run, at, first_day(since))
-    (clean,) = connection.execute(f"SELECT count(*) FROM (SELECT 1 {lists} LIMIT {LISTS}) AS seen", values).fetchone()  # noqa: S608
-    if clean >= LISTS or connection.execute(_LIFTED, (run, LIFTED, at)).fetchone() is not None:
+    (clean,) = asked(connection, f"SELECT count(*) FROM (SELECT 1 {lists} LIMIT {LISTS}) AS seen", values)  # noqa: S608
+    if clean >= LISTS or asked(connection, _LIFTED, (run, LIFTED, at)) is not None:
         return None
     after, at = counted_from(connection, run, at)
     (read_at,) = connection.execute(

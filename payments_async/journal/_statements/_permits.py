@@ -521,8 +521,8 @@ def _named(permit: Permit) -> tuple[int, int, int, float]:
 
 def is_held(commit: Commit, chunk: Chunk) -> bool:
     """Whether a chunk is held by whoever says so, and their lease good: what is planned in it may be permitted."""
-    lease = (chunk.run, chunk.number, chunk.token, chunk.owner, commit.now)
-    return commit.execute(f"SELECT 1 FROM chunk WHERE {_HELD}", lease).fetchone() is not None  # noqa: S608
+    lease = (chunk.run, chunk.number, chunk.token, chunk.owner, commit.latest)
+    return commit.finds((1,), f"SELECT 1 FROM chunk WHERE {_HELD}", lease) is not None  # noqa: S608
 
 
 def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attempt: int, *, sent_before: bool) -> bool:
@@ -535,9 +535,9 @@ def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attemp
         *[_NO_ORDER] * (width - len(ids)),
         *chunk_bounds(chunk.run, chunk.number),
         *(attempt, int(sent_before)),
-        *(chunk.run, chunk.number, chunk.token, chunk.owner, now),
+        *(chunk.run, chunk.number, chunk.token, chunk.owner, commit.latest),
     )
-    if commit.execute(_marked(_PERMIT, width, 1), values).rowcount != len(ids):
+    if not commit.writes(len(ids), _marked(_PERMIT, width, 1), values):
         return False
     if at != now:
         look_earlier(commit, chunk.run, at)  # it was made by the same clock
@@ -581,7 +581,7 @@ def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]
         return True
     width, full = len(rows[0]), _rounded(len(rows))
     values = [commit.now, *chain.from_iterable(rows), *(_NO_ORDER, *rows[0][1:]) * (full - len(rows))]
-    return bool(commit.execute(_marked(sql, full, width), values).rowcount == len(rows))
+    return commit.writes(len(rows), _marked(sql, full, width), values)
 
 
 def _rounded(count: int) -> int:
@@ -692,15 +692,15 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
 
 def _plainly_now(commit: Commit) -> float | None:
     """When an attempt ended, if no notification says of any order what its row does not: now."""
-    (are_there,) = commit.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
+    (are_there,) = commit.finds_as_before("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')")
     return None if are_there else commit.now
 
 
 def _are_nameless(commit: Commit) -> bool:
     """Whether there are notifications without a request id, of transactions nobody knew when they came."""
     if commit.nameless is None:
-        found = commit.execute("SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_key IS NULL LIMIT 1")
-        commit.nameless = found.fetchone() is not None
+        found = commit.finds_as_before("SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_key IS NULL LIMIT 1")
+        commit.nameless = found is not None
     return commit.nameless
 
 

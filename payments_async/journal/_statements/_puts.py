@@ -82,6 +82,7 @@ _INSERTS = {
     permitted_at, updated_at, put_at, not_before, priority) VALUES {", ".join([_ROW] * size)}"""  # noqa: S608 - marks only
     for size in _SIZES
 }
+_HIGHEST = "SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?"
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
 
@@ -158,6 +159,7 @@ class _Filling:
         mine: As its holder knows it; ``None`` where it is anybody's.
     """
 
+    run: int
     number: int
     next_id: int
     last_id: int
@@ -169,6 +171,11 @@ class _Filling:
         if self._is_good is None:
             self._is_good = self.mine is not None and is_held(commit, self.mine)
         return self._is_good
+
+    def is_filled(self, commit: Commit) -> None:
+        """What came into it so far is written down: whoever asks for its highest number is told so."""
+        bounds = chunk_bounds(self.run, self.number)
+        commit.will_find((self.next_id - 1 if self.next_id > bounds[0] else None,), _HIGHEST, bounds)
 
 
 def open_outbox(
@@ -193,15 +200,13 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
         asked.setdefault(request.key, []).append(place)
     fresh = {key: requests[places[0]] for key, places in asked.items()}
     marks, keys = marks_for(list(fresh))
-    held = commit.execute(f"SELECT request_key FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
-    for (key,) in held.fetchall():
+    held = commit.finds_none(f"SELECT request_key FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
+    for (key,) in held:
         del fresh[key]
-    # mostly there is none: then no order is looked for
-    (last_sighted,) = commit.execute("SELECT max(request_key) FROM sighting").fetchone()
     refused: Mapping[str, JournalRefused] = {}
     results: dict[int, Placed | Exception] = {}
     if fresh:
-        sightings = {} if last_sighted is None else _sightings(commit, fresh)
+        sightings = _sightings(commit, fresh)
         refused = _refused(commit, fresh, sightings)
         new = [request for key, request in fresh.items() if key not in refused]
         placed = _write(commit, new, sightings)
@@ -252,7 +257,7 @@ def _refused(
         adopting = {one.order.request_id: one for one in requests if one.adoption is not None}
         ids = [one.order.request_id for one in requests]
         # asked here: a copy may have gone on since the outbox was opened
-        found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
+        found = commit.finds_as_before("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,))
         register = requests[-1].register
         assert register is not None
         for request_id, error in register(ids, adopting, None if found is None else found[0]).items():
@@ -382,9 +387,11 @@ class _Arrivals:
         rows, self._rows = self._rows, []
         if rows:
             self._commit.changed = rows[-1][0]
+        for filling in self._fillings.values():
+            filling.is_filled(self._commit)
         for size in _SIZES:
             while len(rows) >= size:
-                self._commit.execute(_INSERTS[size], list(chain.from_iterable(rows[:size])))
+                self._commit.write(_INSERTS[size], list(chain.from_iterable(rows[:size])))
                 del rows[:size]
         for (run, state), amounts in self._amounts.items():
             self._commit.count(run, state, len(amounts), sum_of(amounts))
@@ -394,11 +401,11 @@ class _Arrivals:
 def _told_of(commit: Commit, keys: Sequence[str]) -> frozenset[str]:
     """Those of these new orders that some notification named before they came."""
     marks, values = marks_for(keys)
-    found = commit.execute(
+    found = commit.finds_none(
         f"SELECT request_key FROM ipn_event WHERE order_id IS NULL AND request_key IN ({marks})",  # noqa: S608 - marks
         values,
     )
-    return frozenset(key for (key,) in found.fetchall())
+    return frozenset(key for (key,) in found)
 
 
 def _placed(
@@ -469,10 +476,10 @@ def _outbox_run(commit: Commit, name: str) -> tuple[int, bool]:
     Raises:
         RunUnknown: There is none.
     """
-    found = commit.execute(
+    found = commit.finds_as_before(
         f"SELECT id, quarantined_at FROM run WHERE batch_id = ? AND {IS_OUTBOX}",  # noqa: S608 - no value in it
         (name,),
-    ).fetchone()
+    )
     if found is None:
         raise RunUnknown(f"the journal has no outbox {name}")
     run, doubted_at = found
@@ -486,11 +493,11 @@ def _filling(commit: Commit, run: int, request: PutRequest, *, is_later: bool) -
         if number is None:
             number = _new(commit, run, due_at=request.not_before if is_later else 0.0)
         commit.execute("UPDATE chunk SET state = 'open' WHERE run = ? AND number = ?", (run, number))
-        return _Filling(number, *_room(commit, run, number), None)
+        return _Filling(run, number, *_room(commit, run, number), None)
     if request.chunk is not None and _is_mine(commit, request.chunk):
         next_id, last_id = _room(commit, run, request.chunk.number)
         if next_id <= last_id:
-            return _Filling(request.chunk.number, next_id, last_id, request.chunk)
+            return _Filling(run, request.chunk.number, next_id, last_id, request.chunk)
     number = next(_with_room(commit, run, is_later=False), None)
     if number is None:
         number = _new(commit, run)
@@ -509,7 +516,7 @@ def _filling(commit: Commit, run: int, request: PutRequest, *, is_later: bool) -
         lease_until=until,
         orders=planned_in(commit, run, number),
     )
-    return _Filling(number, *_room(commit, run, number), mine)
+    return _Filling(run, number, *_room(commit, run, number), mine)
 
 
 def _with_room(commit: Commit, run: int, *, is_later: bool) -> Iterator[int]:
@@ -529,7 +536,7 @@ def _with_room(commit: Commit, run: int, *, is_later: bool) -> Iterator[int]:
 def _room(commit: Commit, run: int, number: int) -> tuple[int, int]:
     """The next number in a chunk, and its last."""
     first, last = chunk_bounds(run, number)
-    (highest,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", (first, last)).fetchone()
+    (highest,) = commit.finds_as_before(_HIGHEST, (first, last))
     return first if highest is None else highest + 1, last
 
 
@@ -544,12 +551,13 @@ def _new(commit: Commit, run: int, *, due_at: float = 0.0) -> int:
 
 def _is_mine(commit: Commit, chunk: Chunk) -> bool:
     """Whether a chunk is still held by its owner, and not asked back; its lease may have run out, if none took it."""
-    found = commit.execute(
+    found = commit.finds(
+        (1,),
         """SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'
         AND due_at >= 0""",
         (chunk.run, chunk.number, chunk.token, chunk.owner),
     )
-    return found.fetchone() is not None
+    return found is not None
 
 
 def doubt(commit: Commit) -> None:
@@ -626,10 +634,11 @@ def _sightings(commit: Commit, keys: Collection[str]) -> Mapping[str, Evidence]:
     """What a list has shown of orders before they were put, by their keys."""
     if not keys:
         return {}
-    found = commit.execute(
+    marks, values = marks_for(list(keys))
+    found = commit.finds_none(
         f"""SELECT request_key, transaction_id, news, amount, currency FROM sighting
-        WHERE request_key IN ({",".join("?" * len(keys))})""",  # noqa: S608 - marks only
-        list(keys),
+        WHERE request_key IN ({marks})""",  # noqa: S608 - marks only
+        values,
     )
     return {
         key: Evidence(
@@ -640,7 +649,7 @@ def _sightings(commit: Commit, keys: Collection[str]) -> Mapping[str, Evidence]:
             amount=None if amount is None else Decimal(amount),
             currency=currency,
         )
-        for key, transaction_id, news, amount, currency in found.fetchall()
+        for key, transaction_id, news, amount, currency in found
     }
 
 

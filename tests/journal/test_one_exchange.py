@@ -1,0 +1,321 @@
+"""A usual commit is one exchange with PostgreSQL; whatever is not usual is done as it ever was."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal import postgres
+from journal.factories import BATCH, IDENTITY, Clock, delivery, event, loaded, order, permitted, transaction_id
+from journal.lines import by_line, line_to_database
+from journal.test_together import Round, asked
+
+from payments_async.journal import Journal, JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal._postgres._database import PostgresDatabase
+from payments_async.journal.contract import Chunk, Evidence, NotPermitted, Outcome, Permit, Placed
+
+FAR = 0.1  # seconds that the line takes, each way
+SHOP = "shop"
+
+
+@pytest.fixture
+def schema() -> str:
+    """An empty namespace."""
+    return postgres.new_schema()
+
+
+async def seconds_of(work: Awaitable[Any]) -> float:
+    """How long it takes."""
+    begun = time.perf_counter()
+    await work
+    return time.perf_counter() - begun
+
+
+async def test_a_usual_commit_is_one_exchange(schema: str) -> None:
+    """With a database far away, a put, an end, and a permit with the end before take as long as one answer of it."""
+    async with (
+        line_to_database(postgres.dsn()) as line,
+        PostgresJournal(by_line(postgres.dsn(), line), schema=schema) as journal,
+    ):
+        await loaded(journal)
+        held = await journal.claim_chunk(BATCH, "worker")
+        assert held is not None
+        before = Outcome(permit=await permitted(journal, held), news=News.UNKNOWN)
+        await journal.open_outbox(SHOP, IDENTITY)
+        chunk: Chunk | None = None
+        for number in range(100, 103):  # the first ones ask what later ones know
+            placed = await journal.put(SHOP, order(number), owner="worker", chunk=chunk, permits=True)
+            chunk, permit = placed.chunk, placed.permit
+            assert permit is not None
+            ended = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(number))
+            if number < 102:
+                await journal.record(ended)
+        line.delay = FAR
+        for work in (
+            lambda: journal.put(SHOP, order(103), owner="worker", chunk=chunk, permits=True),
+            lambda: journal.record(ended),
+            lambda: journal.permit(held, held.orders[1], after=before),
+        ):
+            assert 2 * FAR <= await seconds_of(work()) < 5 * FAR
+        line.delay = 0.0
+        counts = (await journal.progress()).counts
+        assert (2, 1, 3) == tuple(counts[state] for state in (State.SENDING, State.UNKNOWN, State.ACCEPTED))
+
+
+Does = Callable[[Journal, Clock], Awaitable[object]]
+
+
+async def puts_it_before(other: Journal, _: Clock) -> None:
+    """The same order."""
+    await other.put(SHOP, order(0))
+
+
+async def puts_another_before(other: Journal, _: Clock) -> None:
+    """Another order of the same id."""
+    await other.put(SHOP, order(0, amount="7"))
+
+
+async def is_shown_it(other: Journal, _: Clock) -> None:
+    """A list shows it."""
+    shown = Evidence(
+        source="list",
+        request_id=order(0).request_id,
+        transaction_id=transaction_id(0),
+        news=News.LOOKED_UP_SUCCESSFUL,
+        amount=order(0).amount,
+        currency="UGX",
+    )
+    await other.note_sightings([shown])
+
+
+async def is_notified_of_it(other: Journal, _: Clock) -> None:
+    """A notification tells of it."""
+    await other.receive(delivery(b"x"), event(0), owner="receiver", lease=0)
+
+
+async def takes_the_chunk_over(other: Journal, clock: Clock) -> None:
+    """The lease runs out, and the chunk is anybody's."""
+    clock.pass_(31)
+    await other.expire_chunks()
+
+
+async def puts_beside_it(other: Journal, _: Clock) -> None:
+    """Something that is of no account."""
+    await other.put(SHOP, order(9))
+
+
+BETWEEN: list[Does] = [
+    puts_it_before,
+    puts_another_before,
+    is_shown_it,
+    is_notified_of_it,
+    takes_the_chunk_over,
+    puts_beside_it,
+]
+
+
+async def put_after(does: Does, schema: str, state: Path, *, gathered: bool) -> Any:
+    """What comes of a put that is permitted, after another process has done something: all that is told of it.
+
+    Args:
+        gathered: It is done in the moment before the commit leaves as a whole, and not before the put.
+    """
+    clock, armed, loop = Clock(), [False], asyncio.get_running_loop()
+
+    def crash_at(point: str) -> None:
+        if point == "commit.begun" and armed[0]:
+            armed[0] = False
+            asyncio.run_coroutine_threadsafe(_wait(does(other, clock)), loop).result()
+
+    async with (
+        PostgresJournal(postgres.dsn(), schema=schema, state_folder=None, clock=clock, crash_at=crash_at) as journal,
+        PostgresJournal(postgres.dsn(), schema=schema, state_folder=None, clock=clock) as other,
+    ):
+        await journal.open_outbox(SHOP, IDENTITY)
+        await other.open_outbox(SHOP, IDENTITY)
+        chunk: Chunk | None = None
+        for number in (5, 6):
+            chunk = (await journal.put(SHOP, order(number), owner="worker", chunk=chunk, permits=True)).chunk
+        armed[0] = gathered
+        if not gathered:
+            await does(other, clock)
+        (placed,) = await asyncio.gather(
+            journal.put(SHOP, order(0), owner="worker", chunk=chunk, permits=True), return_exceptions=True
+        )
+        assert not armed[0]
+        entries = [entry async for entry in journal.entries()]
+        stories = [await journal.history(entry.request_id) for entry in entries]
+        kept = (placed.entry, placed.permit, placed.is_new) if isinstance(placed, Placed) else repr(placed)
+        return kept, entries, stories, await journal.progress()
+
+
+async def _wait(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+@pytest.mark.parametrize("does", BETWEEN, ids=lambda does: does.__name__)
+async def test_what_another_process_does_before_a_commit_leaves(
+    does: Does, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is found as if it had been there when the put was asked for: the whole is undone, and each statement asks."""
+    found = await put_after(does, schema, tmp_path, gathered=True)
+    monkeypatch.setattr(PostgresDatabase, "gathering", lambda *_: None)
+    assert await put_after(does, postgres.new_schema(), tmp_path, gathered=False) == found
+
+
+async def test_whoever_stands_still_before_a_commit_leaves(schema: str) -> None:
+    """Keeps nobody waiting; and what others have done meanwhile counts."""
+    stands, goes_on = asyncio.Event(), asyncio.Event()
+    loop, armed = asyncio.get_running_loop(), [False]
+
+    def crash_at(point: str) -> None:
+        if point == "commit.begun" and armed[0]:
+            armed[0] = False
+            loop.call_soon_threadsafe(stands.set)
+            asyncio.run_coroutine_threadsafe(_wait(goes_on.wait()), loop).result()
+
+    async with (
+        PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as still,
+        PostgresJournal(postgres.dsn(), schema=schema, busy_timeout=1.0) as other,
+    ):
+        await loaded(still)
+        chunk = await still.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        armed[0] = True
+        asking = asyncio.ensure_future(still.permit(chunk, chunk.orders[0]))
+        await stands.wait()
+        assert isinstance(await other.permit(chunk, chunk.orders[0]), Permit)
+        goes_on.set()
+        assert isinstance(await asking, NotPermitted)
+        assert 1 == (await still.progress(BATCH)).counts[State.SENDING]
+
+
+async def test_a_commit_that_leaves_late_is_judged_by_the_clock_of_then(schema: str) -> None:
+    """A process that was stopped for longer than its lease is permitted nothing."""
+    armed = [False]
+
+    def crash_at(point: str) -> None:
+        if point == "commit.begun" and armed[0]:
+            armed[0] = False
+            time.sleep(2.7)
+
+    async with PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as journal:
+        await loaded(journal)
+        chunk = await journal.claim_chunk(BATCH, "worker", lease=2.5)
+        assert chunk is not None
+        armed[0] = True
+        found = await journal.permit(chunk, chunk.orders[0])
+        assert isinstance(found, NotPermitted)
+        assert found.lease_lost
+
+
+async def test_a_large_commit_is_as_safe(schema: str) -> None:
+    """Two hundred orders, which do not leave in one go: a connection that ends then has granted nothing."""
+    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
+        await journal.open_outbox(SHOP, IDENTITY)
+        placed = await journal.put(SHOP, order(0), owner="worker", permits=True)
+        await journal.put(SHOP, order(1), owner="worker", chunk=placed.chunk, permits=True)
+        many = [journal.put(SHOP, order(n), owner="worker", chunk=placed.chunk, permits=True) for n in range(2, 202)]
+        assert all(one.permit is not None for one in await asyncio.gather(*many))
+        await asyncio.sleep(0)
+        many = [journal.put(SHOP, order(n), owner="worker", chunk=placed.chunk, permits=True) for n in range(190, 402)]
+        assert [False] * 12 + [True] * 200 == [one.is_new for one in await asyncio.gather(*many)]
+        assert 402 == (await journal.progress()).counts[State.SENDING]
+
+
+async def test_texts_that_the_server_does_not_take_as_they_are(schema: str) -> None:
+    """A NUL, an apostrophe and a backslash in the words of an answer are kept as ever."""
+    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
+        await loaded(journal, 3)
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        kept = []
+        for claimed, words in zip(chunk.orders, ("it's \\' done", "a\0b", "é\N{SNOWMAN}"), strict=True):
+            permit = await journal.permit(chunk, claimed)
+            assert isinstance(permit, Permit)
+            await journal.record(Outcome(permit=permit, news=News.REJECTED, code=7, message=words))
+            entry = await journal.entry(claimed.request_id)
+            assert entry is not None
+            kept.append((entry.state, entry.code, entry.message))
+        said = ["it's \\' done", "a\N{SYMBOL FOR NULL}b", "é\N{SNOWMAN}"]
+        assert [(State.REJECTED, 7, words) for words in said] == kept
+
+
+async def test_a_whole_commit_whose_answer_is_lost(schema: str) -> None:
+    """Counts as not granted, and is given back."""
+    async with line_to_database(postgres.dsn()) as line:
+        opens = PostgresJournal(by_line(postgres.dsn(), line), schema=schema, statement_timeout=1.0)
+        async with opens as journal, PostgresJournal(postgres.dsn(), schema=schema) as other:
+            await loaded(other)
+            chunk = await journal.claim_chunk(BATCH, "worker")
+            assert chunk is not None
+            await journal.permit(chunk, chunk.orders[0])
+            line.swallow("down")
+            asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[1]))
+            await until_sending(other, 2)
+            await line.swallowed()
+            await asyncio.sleep(0.3)  # the answer, too, has vanished
+            await line.mend()
+            with pytest.raises(JournalUnavailable):
+                await asking
+            await until_sending(other, 1)
+
+
+async def until_sending(journal: Journal, count: int) -> None:
+    """Wait until so many orders of the batch are permitted."""
+    seen = 0
+    async with asyncio.timeout(30):
+        while (await journal.progress(BATCH)).counts[State.SENDING] != count:
+            seen = await journal.committed(seen, timeout=0.1)
+
+
+async def test_a_whole_commit_that_arrives_late(schema: str) -> None:
+    """Is not made: by the moment that it was made for, a lease was good that may be over by now."""
+    async with (
+        line_to_database(postgres.dsn()) as line,
+        PostgresJournal(by_line(postgres.dsn(), line), schema=schema) as journal,
+    ):
+        await loaded(journal)
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await journal.permit(chunk, chunk.orders[0])
+        line.hold("up")
+        asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[1]))
+        await line.holds.wait()
+        await asyncio.sleep(2.5)
+        arrives = time.time()
+        await line.mend()
+        permit = await asking
+        assert isinstance(permit, Permit)
+        assert permit.at >= arrives  # it was asked for anew
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+async def test_rounds_of_permits_in_whole_commits_and_statement_by_statement(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that the journal says is the same."""
+    import random
+
+    chance = random.Random(seed)
+    rounds = [
+        Round(
+            fresh=chance.randint(1, 4),
+            again=[chance.randint(0, 5)] if chance.random() < 0.3 else [],
+            answers=chance.choices([News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT], [6, 1, 1, 1], k=6),
+            **{name: chance.random() < 0.15 for name in ("named", "late", "taken_over", "worded", "alone")},
+        )
+        for _ in range(6)
+    ]
+
+    def opens(**options: Any) -> PostgresJournal:
+        return PostgresJournal(postgres.dsn(), schema=postgres.new_schema(), **options)
+
+    found = await asked(rounds, side_by_side=True, opens=opens)
+    monkeypatch.setattr(PostgresDatabase, "gathering", lambda *_: None)
+    assert await asked(rounds, side_by_side=True, opens=opens) == found
