@@ -434,7 +434,7 @@ BEGINNERS = {
     "_session/transactions.py": "two ways to hear of one end",
     "outbox/_outbox.py": "closing, which all who close wait for; and what a journal is asked to put down",
     "outbox/_settling.py": "two things that one wait waits for",
-    "ipn/_receiver.py": "the thread of one loop, which closing the receiver waits for",
+    "_values/threads.py": "the thread of one loop, which the end of its block waits for",
     "bulk/_file/_batch.py": "a thread that one reading waits for",
     "bulk/_file/_workbooks.py": "a timer that one reading cancels",
     "fleet/_jobs.py": "all of it is one task, which is awaited",

@@ -13,7 +13,8 @@ with asyncio.
 
 With a database of your own, write your row first and put the order once that is committed (in Django:
 `transaction.on_commit(lambda: put(order))`), and again, for each row whose end you do not know, when you start:
-`../withdrawals/ledger.py`.
+`../withdrawals/ledger.py`. Where the journal is in your own PostgreSQL database, both are one transaction:
+`outbox.put_sync(order, connection=django.db.connection)` within `transaction.atomic()`.
 """
 
 import asyncio

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -22,6 +21,7 @@ from multidict import MultiMapping
 
 from payments_async._session.quirks import MetQuirks
 from payments_async._values.observing import Observer, Watched
+from payments_async._values.threads import HomeLoop
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import UnreadableNotification, read_unusual, read_usual
@@ -165,7 +165,7 @@ class Intake:
     _observer: Observer | None = None
     verifies: bool = attrs.field(init=False)
     quirks: MetQuirks = attrs.field(init=False)
-    _place: tuple[asyncio.AbstractEventLoop, int] | None = attrs.field(default=None, init=False)
+    _home: HomeLoop = attrs.field(factory=lambda: HomeLoop("the receiver", "await receiver.take(...)"), init=False)
     _has_said_so: bool = attrs.field(default=False, init=False)
     _timezone: tzinfo = attrs.field(init=False)
     _response_code: str = attrs.field(init=False)
@@ -180,7 +180,7 @@ class Intake:
 
     def start(self) -> None:
         """Begin to handle what was left over, unless that has begun. What threads hand in is taken in this loop."""
-        self._place = asyncio.get_running_loop(), os.getpid()
+        self._home.note()
         self.way.start()
 
     def in_loop(self, work: Coroutine[Any, Any, Answer], timeout: float) -> Answer:
@@ -193,21 +193,8 @@ class Intake:
             RuntimeError: That loop does not run in this process, or is the one of this thread.
         """
         try:
-            loop, process = self._place or (None, 0)
-            if loop is None or loop.is_closed():
-                raise RuntimeError("the receiver is not open: enter `with receiver.in_thread(journal):` first")
-            if process != os.getpid():
-                raise RuntimeError("the receiver was opened before this process was forked: open it in this one")
-            if asyncio._get_running_loop() is not None:
-                raise RuntimeError("an event loop runs in this thread: await receiver.take(...) here")
-            future = asyncio.run_coroutine_threadsafe(work, loop)
-        except RuntimeError:
-            work.close()
-            raise
-        try:
-            return future.result(timeout)
+            return self._home.run(work, timeout)
         except TimeoutError:
-            future.cancel()
             return NOT_STORED
 
     def admits(self, peer: str) -> bool:

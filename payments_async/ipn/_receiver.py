@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
@@ -16,6 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 from payments_async._values.checks import check_callable, check_filled, check_instance, check_patience
 from payments_async._values.handlers import ErrorHook, HandlerPolicy
 from payments_async._values.observing import Observer, guarded
+from payments_async._values.threads import in_thread
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import plain_transaction_id, read_notification
@@ -338,33 +338,14 @@ class Receiver:
         return self._intake.answer(event)
 
     @contextmanager
-    def in_thread(self, *before: AbstractAsyncContextManager[object]) -> Iterator[Self]:
+    def in_thread(self, *before: AbstractAsyncContextManager[Any]) -> Iterator[Self]:
         """Open the receiver in an event loop in a thread of its own, for a synchronous application.
 
         Args:
             before: What is opened before it, in this sequence, and closed after it: its journal, a session.
         """
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="payments-receiver", daemon=True)
-        thread.start()
-        stack = AsyncExitStack()
-
-        async def opened() -> None:
-            for one in before:
-                await stack.enter_async_context(one)
-            await stack.enter_async_context(self)
-
-        try:
-            try:
-                asyncio.run_coroutine_threadsafe(opened(), loop).result()
-                yield self
-            finally:
-                asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result()
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+        with in_thread(*before, self):
+            yield self
 
     def mount(self, app: Any, path: str = "/ipn") -> None:
         """Answer below a path of an application, and start and end with it. Before the application starts.

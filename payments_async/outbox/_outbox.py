@@ -16,9 +16,10 @@ from collections.abc import (
     Collection,
     Coroutine,
     Iterable,
+    Iterator,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, overload
@@ -38,6 +39,7 @@ from payments_async._values.deadlines import Deadlines
 from payments_async._values.errors import InvalidOrder
 from payments_async._values.handlers import ErrorHook, HandlerPolicy
 from payments_async._values.tasks import Tasks
+from payments_async._values.threads import HomeLoop, Lent, in_thread
 from payments_async._wire.bodies import private_texts, write_order
 from payments_async._wire.call import Call
 from payments_async._wire.models import Acceptance
@@ -187,6 +189,7 @@ class Outbox:
         self._putting: set[asyncio.Future[Placed]] = set()
         self._unhook: list[Callable[[], None]] = []
         self._moments = Deadlines(SOON)
+        self._home = HomeLoop("the outbox", "await outbox.put(...)")
         self._is_open = False
         self._closing: asyncio.Task[None] | None = None
         self._settler: Settler | None = None
@@ -235,6 +238,7 @@ class Outbox:
             await asyncio.wait([self._closing])  # what it did before is finished first
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._loop = asyncio.get_running_loop()
+        self._home.note()
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
         self._sender.begin(self._owner)
         self._listener.last = await self._journal.last_change()
@@ -440,6 +444,60 @@ class Outbox:
         sent = await self._sent_by_session(order)
         return (await asyncio.shield(self._put(order, not_before, priority, adoption, sent).written)).entry
 
+    def put_sync(
+        self,
+        order: Order,
+        *,
+        not_before: datetime | None = None,
+        priority: int = 0,
+        connection: object = None,
+        timeout: float = 60.0,
+    ) -> Entry:
+        """As ``put``, from a thread without an event loop, while the outbox is open in another (``in_thread``).
+
+        Args:
+            not_before, priority: As of ``put``.
+            connection: To the database that a ``PostgresJournal`` is in: a psycopg ``Connection``, an SQLAlchemy
+                ``Connection`` or ``Session``, or ``django.db.connection``, within a transaction. It is used in this
+                thread alone.
+            timeout: Seconds without a word from the loop.
+
+        Raises:
+            JournalUnavailable: It took too long. Whether it was written down is unknown: put it again, in a new
+                transaction.
+            RuntimeError: The outbox is not open in this process, or this thread runs an event loop.
+            Exception: As of ``put``.
+        """
+        check_patience("timeout", timeout)
+        lent = None if connection is None else Lent(connection)
+        work = self.put(order, not_before=not_before, priority=priority, connection=lent)
+        try:
+            return self._home.run(work, timeout, lent)
+        except TimeoutError as error:
+            raise JournalUnavailable(f"{error}: put order {order.request_id} again") from error
+
+    def in_loop(self, work: Coroutine[Any, Any, T], *, timeout: float = 60.0) -> T:
+        """What a method of this outbox gives, for a thread without an event loop: ``outbox.in_loop(outbox.entry(id))``.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            TimeoutError: It took too long. It may be done all the same.
+            RuntimeError: The outbox is not open in this process, or this thread runs an event loop.
+        """
+        return self._home.run(work, timeout)
+
+    @contextmanager
+    def in_thread(self, *before: AbstractAsyncContextManager[Any]) -> Iterator[Self]:
+        """Open the outbox in an event loop in a thread of its own, for a synchronous application.
+
+        Args:
+            before: What is opened before it, in this sequence, and closed after it: its journal, its session.
+        """
+        with in_thread(*before, self):
+            yield self
+
     async def put_batch(
         self,
         batch_id: str,
@@ -528,7 +586,7 @@ class Outbox:
         wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
         return await self._listener.until(wanted, FINAL.__contains__, timeout)
 
-    async def cancel(self, request_id: str | Acceptance, *, who: str, why: str) -> Entry:
+    async def cancel(self, request_id: str | Acceptance, *, who: str, why: str, connection: object = None) -> Entry:
         """Let an order that was not sent yet never be sent, also one with ``not_before``: it ends as cancelled.
 
         To cancel it once more changes nothing. One that a person had sent again is parked: it may have been paid the
@@ -536,12 +594,21 @@ class Outbox:
 
         Args:
             who, why: Who wants that, a person or a part of the application, and the reason; kept in its history.
+            connection: Refused. Until your transaction is committed nothing keeps the order from being sent, or all
+                orders would wait for it. Cancel first; write your rows in
+                ``@outbox.on(State.CANCELLED, within=engine.begin)``, which is told once.
 
         Raises:
+            ValueError: A connection was given.
             NotCancelled: It may have left, or has ended: the message says how it stands.
             NotLookedFor: The journal was copied or restored, and the order may have been sent before.
             OrderUnknown: The journal holds no such order.
         """
+        if connection is not None:
+            raise ValueError(
+                "connection: an order may be sent until your transaction is committed, so it is not cancelled there; "
+                "cancel it first, and write your rows in @outbox.on(State.CANCELLED, within=engine.begin)"
+            )
         wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
         return await self._journal.cancel(wanted, who=who, why=why)
 

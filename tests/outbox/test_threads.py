@@ -1,0 +1,245 @@
+"""A synchronous application puts orders from its threads, within its own transactions, by each library there is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from bulk.worlds import payout, session
+from django.db import connections, transaction
+from ipn.django_site import set_up
+from outbox.banks import BALANCE, WORTH, Bank, bank
+from outbox.desks import Desk, ids
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.pool import NullPool
+
+from payments_async import Credentials, PaymentsSession
+from payments_async.journal import OrdersDiffer, OrderUnknown, PostgresJournal, SqliteJournal, State
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Sandbox
+
+Run = Callable[[str], object]
+Begins = Callable[[Bank], AbstractContextManager[tuple[Any, Run]]]
+
+
+@contextmanager
+def by_psycopg(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple[Any, Run]]:
+    """By psycopg's Connection."""
+    with psycopg.connect(shop.dsn, autocommit=autocommit) as connection:
+        yield connection, lambda sql: connection.execute(sql.encode())
+
+
+def _engine(shop: Bank, **options: Any) -> sqlalchemy.Engine:
+    return sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(shop.dsn), poolclass=NullPool, **options
+    )
+
+
+@contextmanager
+def by_sqlalchemy(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple[Any, Run]]:
+    """By SQLAlchemy's Connection."""
+    engine = _engine(shop, **({"isolation_level": "AUTOCOMMIT"} if autocommit else {}))
+    with engine.begin() as connection:
+        yield connection, lambda sql: connection.execute(sqlalchemy.text(sql))
+
+
+@contextmanager
+def by_session(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple[Any, Run]]:
+    """By its Session."""
+    engine = _engine(shop, **({"isolation_level": "AUTOCOMMIT"} if autocommit else {}))
+    with Session(engine) as opened, opened.begin():
+        yield opened, lambda sql: opened.execute(sqlalchemy.text(sql))
+
+
+@contextmanager
+def by_scoped_session(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple[Any, Run]]:
+    """By its scoped session."""
+    engine = _engine(shop, **({"isolation_level": "AUTOCOMMIT"} if autocommit else {}))
+    scoped = scoped_session(sessionmaker(engine))
+    with scoped.begin():
+        yield scoped, lambda sql: scoped.execute(sqlalchemy.text(sql))
+    scoped.remove()
+
+
+@contextmanager
+def by_django(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple[Any, Run]]:
+    """By the connection of a further database of Django's."""
+    set_up()
+    about = conninfo_to_dict(shop.dsn)
+    names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    told = {name: about[key] for name, key in names.items() if key in about}
+    settings = {"default": {}, shop.schema: {"ENGINE": "django.db.backends.postgresql", **told}}
+    connections.settings[shop.schema] = connections.configure_settings(settings)[shop.schema]
+    connection = connections[shop.schema]
+
+    def run(sql: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    try:
+        if autocommit:
+            yield connection, run
+        else:
+            with transaction.atomic(using=shop.schema):
+                yield connection, run
+    finally:
+        connection.close()
+        del connections[shop.schema]
+
+
+LIBRARIES: dict[str, Any] = {
+    "psycopg": by_psycopg,
+    "SQLAlchemy": by_sqlalchemy,
+    "its Session": by_session,
+    "its scoped session": by_scoped_session,
+    "Django": by_django,
+}
+
+
+@pytest.fixture(params=LIBRARIES)
+def begin(request: pytest.FixtureRequest) -> Any:
+    """What opens a transaction, and commits it at its end."""
+    return LIBRARIES[request.param]
+
+
+@pytest.fixture
+def shop() -> Iterator[Bank]:
+    """An application's tables, beside the journal's."""
+    with bank("psycopg") as shop:
+        yield shop
+
+
+@asynccontextmanager
+async def desk(shop: Bank) -> AsyncIterator[Desk]:
+    """A service, a session, the journal and an outbox, open in the loop of the test."""
+    async with (
+        Sandbox() as service,
+        PostgresJournal(shop.dsn, schema=shop.journal) as journal,
+        session(service) as payments,
+        Outbox(payments, journal) as outbox,
+    ):
+        yield Desk(service, payments, journal, outbox)
+
+
+def debit(shop: Bank, run: Run, request_id: str) -> None:
+    """Take the worth of an order from the balance."""
+    run(f"UPDATE {shop.schema}.customer SET balance = balance - {WORTH}")  # noqa: S608
+    run(f"INSERT INTO {shop.schema}.withdrawal VALUES ('{request_id}')")  # noqa: S608
+
+
+async def test_an_order_is_part_of_the_transaction(begin: Any, shop: Bank) -> None:
+    """With the debit it is committed and paid once; undone with the debit, there was never anything."""
+    async with desk(shop) as here:
+
+        def view(number: int, *, fails: bool) -> State:
+            order = payout(number)
+            with begin(shop) as (connection, run):
+                debit(shop, run, order.request_id)
+                entry = here.outbox.put_sync(order, connection=connection)
+                assert entry == here.outbox.put_sync(order, connection=connection)
+                if fails:
+                    raise LookupError("the application has second thoughts")
+            return entry.state
+
+        with pytest.raises(LookupError):
+            await asyncio.to_thread(view, 1, fails=True)
+        assert State.PLANNED is await asyncio.to_thread(view, 0, fails=False)
+        await here.comes_to({"accepted": 1})
+        assert (ids(range(1)), BALANCE - WORTH) == (here.executions(), shop.balance)
+        assert State.ACCEPTED is await asyncio.to_thread(again, begin, shop, here.outbox)
+        assert ids(range(1)) == here.executions()
+
+
+def again(begin: Any, shop: Bank, outbox: Outbox) -> State:
+    """The same order once more, and another one under its id."""
+    with begin(shop) as (connection, _):
+        entry = outbox.put_sync(payout(0), connection=connection)
+        with pytest.raises(OrdersDiffer):
+            outbox.put_sync(payout(0, amount=Decimal(7)), connection=connection)
+    return entry.state
+
+
+async def test_a_connection_that_commits_each_statement(begin: Any, shop: Bank) -> None:
+    """What belongs together would not be committed together, so it is refused."""
+    async with desk(shop) as here:
+
+        def view() -> None:
+            with begin(shop, autocommit=True) as (connection, _):
+                here.outbox.put_sync(payout(0), connection=connection)
+
+        with pytest.raises(ValueError, match="no transaction is open on it"):
+            await asyncio.to_thread(view)
+        assert {} == await here.states()
+
+
+async def test_a_transaction_that_waits_keeps_nobody_else_waiting(begin: Any, shop: Bank) -> None:
+    """Two put the same order: the second waits for the first in its own thread, and the loop goes on paying."""
+    async with desk(shop) as here:
+        is_put, may_commit = threading.Event(), threading.Event()
+
+        def first() -> None:
+            with begin(shop) as (connection, _):
+                here.outbox.put_sync(payout(0), connection=connection)
+                is_put.set()
+                assert may_commit.wait(60)
+
+        def second() -> State:
+            with begin(shop) as (connection, _):
+                return here.outbox.put_sync(payout(0), connection=connection).state
+
+        one = asyncio.create_task(asyncio.to_thread(first))
+        assert await asyncio.to_thread(is_put.wait, 60)
+        other = asyncio.create_task(asyncio.to_thread(second))
+        await here.outbox.pay(payout(1), timeout=60)
+        assert (False, ids(range(1, 2))) == (other.done(), here.executions())
+        may_commit.set()
+        await asyncio.gather(one, other)
+        await here.comes_to({"accepted": 2})
+        assert sorted(ids(range(2))) == sorted(here.executions())
+
+
+async def test_a_connection_in_the_wrong_place(shop: Bank, tmp_path: Path) -> None:
+    """Each kind names where the other one goes; a file has no transactions to share."""
+    async with desk(shop) as here:
+        with psycopg.connect(shop.dsn) as connection:
+            with pytest.raises(TypeError, match="call put_sync with it"):
+                await here.outbox.put(payout(0), connection=connection)
+            with pytest.raises(TypeError, match="expected a psycopg Connection"):
+                await asyncio.to_thread(here.outbox.put_sync, payout(0), connection=object())
+            with pytest.raises(RuntimeError, match=r"await outbox\.put"):
+                here.outbox.put_sync(payout(0), connection=connection)
+            with pytest.raises(ValueError, match=r"State\.CANCELLED, within="):
+                await here.outbox.cancel("W-1", who="Ann", why="a mistake", connection=connection)
+    async with (
+        SqliteJournal(tmp_path / "j.db") as journal,
+        Sandbox() as service,
+        session(service) as payments,
+        Outbox(payments, journal) as outbox,
+    ):
+        with pytest.raises(ValueError, match="PostgresJournal"):
+            await asyncio.to_thread(outbox.put_sync, payout(0), connection=psycopg)
+
+
+def test_an_application_without_any_loop(tmp_path: Path) -> None:
+    """It opens the outbox in a thread of its own, puts, looks, and cancels."""
+    who = Credentials(app_key="key", app_password="password", user_id="user")
+    payments, journal = PaymentsSession("http://127.0.0.1:1", who), SqliteJournal(tmp_path / "j.db")
+    outbox = Outbox(payments, journal, works=False, settles=False)
+    with pytest.raises(RuntimeError, match="outbox is not open"):
+        outbox.put_sync(payout(0))
+    with outbox.in_thread(journal, payments):
+        put = outbox.put_sync(payout(0))
+        cancelled = outbox.in_loop(outbox.cancel(put.request_id, who="Ann", why="too much"))
+        assert (State.PLANNED, State.CANCELLED) == (put.state, cancelled.state)
+        assert cancelled == outbox.in_loop(outbox.entry(put.request_id))
+        with pytest.raises(OrderUnknown):
+            outbox.in_loop(outbox.cancel("W-unknown", who="Ann", why="too much"))
