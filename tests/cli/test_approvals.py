@@ -56,6 +56,36 @@ async def test_a_batch_goes_from_its_maker_by_its_checker_to_the_service(run: Ru
     assert ("A. Clerk" in page, "B. Head" in page, "compared" in page) == (True, True, True)
 
 
+async def test_eight_digits_of_a_digest_name_it(run: Run, sandbox: Sandbox) -> None:
+    """People compare the first eight; nobody types sixty-four."""
+    digest = await proposed(run)
+    approved = await run("bulk", "approve", digest[:8].upper(), "--who", "B. Head", *IN, "--yes")
+    assert (0, True) == (approved.status, f"digest {digest}" in approved.said)
+    assert (0, 4) == ((await run(*RUN)).status, len(sandbox.ledger))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [(), ("november",)], ids=["the-open-one", "by-its-batch"])
+async def test_who_is_asked_needs_no_digest(
+    run: Run, run_on_terminal: Run, sandbox: Sandbox, named: tuple[str, ...]
+) -> None:
+    """The proposal that was not begun is shown, with its digest, before the question."""
+    digest = await proposed(run)
+    approved = await run_on_terminal("bulk", "approve", *named, "--who", "B. Head", *IN, typed="y\n")
+    assert (0, True) == (approved.status, digest in approved.said)
+    assert (0, 4) == ((await run(*RUN)).status, len(sandbox.ledger))
+
+
+async def test_two_plans_of_a_batch_are_told_apart_by_their_digests(run: Run, payroll: Path) -> None:
+    """A plan that was changed is another one: each is named by its first eight digits."""
+    first = await proposed(run)
+    change(payroll, "4000", "4001")
+    second = json.loads((await run(*PLAN, "--maker", "A. Clerk", "--json")).out)["digest"]
+    said = await run("bulk", "approve", "--who", "B. Head", *IN)
+    assert (2, True) == (said.status, "several are proposed: name one by its digest" in said.said)
+    assert (first[:8] in said.said, second[:8] in said.said) == (True, True)
+
+
 async def test_a_file_that_was_changed_after_it_was_approved(run: Run, sandbox: Sandbox, payroll: Path) -> None:
     """It is another digest, and nobody has approved it."""
     digest = await proposed(run)
@@ -118,7 +148,9 @@ async def test_a_maker_who_says_in_the_environment_to_be_somebody_else(
     [
         (("approve", "f" * 64, "--who", "B. Head", "--yes"), "nobody has proposed"),
         (("approve", "DIGEST", "--who", "a  clerk", "--yes"), "cannot approve what A. Clerk"),
-        (("approve", "SHORT", "--who", "B. Head", "--yes"), "All 64 digits are needed"),
+        (("approve", "SHORT", "--who", "B. Head", "--yes"), "nobody has proposed"),
+        (("approve", "--who", "B. Head", "--yes"), "--yes: name the digest that you looked at"),
+        (("approve", "november", "--who", "B. Head", "--yes"), "--yes: name the digest that you looked at"),
         (("approve", "DIGEST", "--who", " ", "--yes"), "--who: your name"),
         (("approve", "DIGEST", "--who", "B. Head", "--withdraw", "--yes"), "has not approved"),
         (("approve", "DIGEST", "--who", "B. Head"), "--yes: needed where there is no terminal"),
@@ -129,7 +161,7 @@ async def test_a_maker_who_says_in_the_environment_to_be_somebody_else(
 async def test_what_is_no_approval(run: Run, arguments: tuple[str, ...], words: str) -> None:
     """It says what is wrong with it, and changes nothing."""
     digest = await proposed(run)
-    said = await run("bulk", *(word.replace("DIGEST", digest).replace("SHORT", digest[:12]) for word in arguments), *IN)
+    said = await run("bulk", *(word.replace("DIGEST", digest).replace("SHORT", digest[:7]) for word in arguments), *IN)
     assert (2, True) == (said.status, words in said.said)
     assert [] == json.loads((await run("bulk", "approvals", *IN, "--json")).out)["proposals"][0]["approvals"]
 
@@ -270,7 +302,7 @@ async def test_who_approves_sees_whom_it_pays(run: Run, run_on_terminal: Run, pa
     assert (5, True) == (bare.status, "Whom it pays does not stand here" in bare.said)
     seen = await run_on_terminal(*approve, "--file", "payroll.csv", typed="n\n")
     assert 5 == seen.status
-    for words in ("+256772000001", "Amber Brightwater", "dismissed - last pay", "the service and the beneficiary"):
+    for words in ("+256772000001", "Amber Brightwater", "dismissed - last pay", "seen by the beneficiary"):
         assert words in seen.said
     piped = await run(*approve, "--file", "payroll.csv", "--yes")
     assert (0, False) == (piped.status, "Amber" in piped.said or "dismissed" in piped.said)

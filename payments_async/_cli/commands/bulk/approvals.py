@@ -18,14 +18,19 @@ from payments_async._cli.signatures import signature
 from payments_async.bulk import Batch
 from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal
 
-Digest = Annotated[str, typer.Argument(help="The digest of the plan, all 64 digits of it.")]
+_FEWEST = 8  # digits of a digest: by fewer nobody would compare them
+_DIGITS = 64  # of all of it
+Which = Annotated[
+    str | None,
+    typer.Argument(metavar="DIGEST|BATCH", help="The digest, or its first 8 digits, or the batch; else the one open."),
+]
 
 
 async def bulk_approve(
     screen: Screen,
     settings: ConnectionSettings,
-    digest: Digest,
     who: Annotated[str, typer.Option(help="Your name: you answer for it.")],
+    which: Which = None,
     note: Annotated[str, typer.Option(help="What you looked at; kept.")] = "",
     journal: JournalFile = None,
     file: Annotated[
@@ -42,23 +47,18 @@ async def bulk_approve(
     the sheet (bulk plan --approval-sheet) before you agree. The name, the login, the machine and the time are kept in
     the journal, and shown in the report.
 
-    Example: payments-async bulk approve 3f0c... --who "B. Head" --note "compared with May" --journal payroll.sqlite
+    Compare the first eight digits of the digest with those on the sheet. With --yes the digest has to be named.
+
+    Example: payments-async bulk approve 3f0c19ab --who "B. Head" --note "compared with May" --journal payroll.sqlite
     """
-    digest, by = digest.strip().lower(), signature(who)
+    by = signature(who)
     async with opened(journal) as held:
-        proposals = await held.proposals(digest)
-        if not proposals:
-            known = [one.digest for one in await held.proposals()]
-            near = [one for one in known if digest and one.startswith(digest)]
-            hint = f"; did you mean {near[0]}? All 64 digits are needed" if near else ""
-            raise BadInput(
-                f"nobody has proposed {clean(digest) or 'that'}{hint}; whoever makes the batch does, with "
-                "`payments-async bulk plan FILE ... --maker NAME`"
-            )
-        _show(screen, proposals[-1])
+        proposal = await _chosen(held, which, withdraw=withdraw, yes=yes)
+        digest = proposal.digest
+        _show(screen, proposal)
         if file is not None:
-            read = await read_payments(screen, file, proposals[-1].batch_id, rows, file_format, journal)
-            await _show_payments(screen, settings, proposals[-1], read.batch, held, rows)
+            read = await read_payments(screen, file, proposal.batch_id, rows, file_format, journal)
+            await _show_payments(screen, settings, proposal, read.batch, held, rows)
         elif not withdraw:
             screen.say(
                 "[yellow]Whom it pays does not stand here:[/] look at its sheet, or name the batch file (--file)"
@@ -162,6 +162,36 @@ async def _rows(screen: Screen, journal: Journal) -> list[dict[str, object]]:
         screen.table(columns, rows, right=["Orders", "Sum"])
         screen.say()
     return documents
+
+
+async def _chosen(journal: Journal, which: str | None, *, withdraw: bool, yes: bool) -> Proposal:
+    """The proposal that is meant: the only one that nobody has begun, or the one that is named.
+
+    Raises:
+        BadInput: None is, or several are.
+    """
+    begun = {run.source_digest for run in await journal.runs()}
+    name = (which or "").strip()
+    word = name.lower()
+    exact = await journal.proposals(word) if word else ()  # also an old one
+    known = {one.digest: one for one in (*await journal.proposals(), *exact)}  # the latest of each digest
+    found = [one for one in known.values() if len(word) >= _FEWEST and one.digest.startswith(word)]
+    if not found and len(word) < _DIGITS:
+        if name:
+            found = [one for one in known.values() if one.batch_id == name]
+        else:
+            found = [one for one in known.values() if withdraw or one.digest not in begun]
+        if found and yes:
+            raise BadInput("--yes: name the digest that you looked at, by eight of its digits or all of them")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = "; ".join(f"{one.digest[:_FEWEST]} of batch {clean(one.batch_id)}" for one in found)
+        raise BadInput(f"several are proposed: name one by its digest: {several}")
+    raise BadInput(
+        f"nobody has proposed {clean(name) or 'anything that was not begun'}; whoever makes the batch does, with "
+        "`payments-async bulk plan FILE ... --maker NAME`"
+    )
 
 
 def _show(screen: Screen, proposal: Proposal) -> None:
