@@ -116,7 +116,7 @@ class Outbox:
         settles: Whether this process may be the one that looks up what is open.
         lease: Seconds after which another process may take over from one that hangs; one that died is known at once.
         policy: How patiently handlers are run, and how many at once. Its ``poll`` is also how often this process looks
-            for what another one left behind: chunks, and the duty of looking up what is open.
+            for what another one left behind: chunks, while it has any, and the duty of looking up what is open.
         claims_batches: Whether this process takes chunks of batches by itself. Where it does not, it is handed each by
             ``payments_async.fleet``; single orders it takes all the same.
         receiver: Only compared: its inbox must be this journal. It may as well run in another process.
