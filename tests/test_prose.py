@@ -38,7 +38,7 @@ class Figures(NamedTuple):
 
 
 # Each may only fall: lower it when you have rewritten something.
-PAGES_BOUND = Figures(10_000, 7.5, 22.5, 20)
+PAGES_BOUND = Figures(10_000, 7.0, 22.0, 19)
 DOCSTRINGS_BOUND = Figures(10_000, 3.0, 28.0, 100)
 PLAIN_PAGES = (
     "README",
