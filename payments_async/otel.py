@@ -19,8 +19,14 @@ from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from opentelemetry import context, metrics, trace
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+try:
+    from opentelemetry import context, metrics, trace
+    from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+except ImportError as _error:
+    if (_error.name or "opentelemetry").partition(".")[0] != "opentelemetry":
+        raise
+    _REMEDY = "traces and metrics need OpenTelemetry's API: pip install 'payments-async[otel]'"
+    raise ModuleNotFoundError(_REMEDY, name="opentelemetry") from _error
 
 from payments_async._values.observing import Fact
 from payments_async._values.public import name_publicly

@@ -436,3 +436,10 @@ def test_a_global_provider_that_is_set_late_is_noticed() -> None:
     """Within a second: the calls before it are made as if nobody watched, those after it are spans."""
     done = subprocess.run([sys.executable, "-c", _SET_LATE], capture_output=True, text=True, check=False)
     assert ("['GET /api/accounts']\n", "") == (done.stdout, done.stderr)
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    """In words, and not by the name of a module alone."""
+    look = "import sys; sys.modules['opentelemetry'] = None; import payments_async.otel"
+    told = subprocess.run([sys.executable, "-c", look], check=False, capture_output=True, text=True)
+    assert "OpenTelemetry's API: pip install 'payments-async[otel]'" in told.stderr

@@ -32,7 +32,7 @@ async def main(port: int = 8080, senders: Sequence[str] = DOCUMENTED_SENDERS) ->
 
         @receiver.on(TransactionSucceeded)
         async def settled(event: TransactionSucceeded) -> None:
-            # event.event_id is the same if this runs again: write it down with what you do
+            # event.fact_id is the same if this runs again: write it down with what you do
             print(f"{event.request_id}: {event.amount} {event.currency_code} has moved", flush=True)
 
         @receiver.on(TransactionConflict)

@@ -26,7 +26,7 @@ receiver = Receiver(journal, senders, trusted_proxies=["127.0.0.1"])
 
 @receiver.on(TransactionSucceeded)
 async def settled(event: TransactionSucceeded) -> None:
-    """Money has moved. `event.event_id` is the same if this runs again: write it down with what you do."""
+    """Money has moved. `event.fact_id` is the same if this runs again: write it down with what you do."""
     print(f"{event.request_id}: {event.amount} {event.currency_code} has moved", flush=True)
 
 

@@ -38,7 +38,7 @@ class Worker(UvicornWorker):  # type: ignore[misc] # of no type
 
 @receiver.on(TransactionSucceeded)
 async def settled(event: TransactionSucceeded) -> None:
-    """Money has moved. `event.event_id` is the same if this runs again: write it down with what you do."""
+    """Money has moved. `event.fact_id` is the same if this runs again: write it down with what you do."""
     print(f"{event.request_id}: {event.amount} {event.currency_code} has moved", flush=True)
 
 

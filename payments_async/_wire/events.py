@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from payments_async._values.amounts import magnitude_text
 from payments_async._values.masking import masked
 from payments_async._wire.status_codes import FINAL_CODES, STATUS_CODES
 
@@ -25,8 +26,8 @@ class TransactionEvent:
         amount: Exact, signed as it came, in units of ``currency_code``; ``None`` when it was not given.
         created_on: Aware; ``None`` when missing or unreadable (the text is in ``extra``).
         extra: Members beyond the documented ones, as they came.
-        event_id: The same for every run of the same event, so that a handler can do its work once; ``None`` where no
-            inbox keeps the event. Two equal events may differ in it.
+        event_id: Its number in the inbox, as ``ipn replay`` takes it; ``None`` where no inbox keeps the event. Two
+            equal events may differ in it. To do something once, remember ``fact_id``.
     """
 
     transaction_id: str
@@ -42,6 +43,15 @@ class TransactionEvent:
     currency_code: str | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     event_id: int | None = attrs.field(default=None, eq=False)
+
+    @property
+    def fact_id(self) -> str:
+        """Names what it tells: transaction, status code and amount without its sign, such as ``t-1:0:500.25``.
+
+        It is the same for every delivery and every run, in each process, with an inbox and without one. Write it down
+        in the commit of what a handler does, to do it once.
+        """
+        return f"{self.transaction_id}:{self.status_code}:{magnitude_text(self.amount)}"
 
 
 class TransactionSucceeded(TransactionEvent):

@@ -39,6 +39,9 @@ _NAMES_TRANSACTION = re.compile(rb"(?i)transaction[_-]?id")  # in what is no rea
 _MOST_WORDS_READ = 10_000
 # An id made of these alone is an empty one: the services' frameworks write an unset id as zeros.
 _NOTHING = "0-{} \t"
+_SPEAKS_TLS = "the base address speaks TLS: begin it with https://"
+_NOT_TLS = (b"plain http request was sent to https port", b"speaking plain http to", b"http request to an https server")
+_WORDS_WITHIN = 2_000  # bytes
 _MOST_LOOKED_AT = 10_000  # members of an answer that are searched for a transaction
 _TAKEN = frozenset({TransactionStatus.ENQUEUED, TransactionStatus.PROCESSING, TransactionStatus.SUCCESSFUL})
 _YES = frozenset({"OK", "ACCEPTED", "RECEIVED", "CREATED", "SUBMITTED", "COMPLETE", "COMPLETED", "DONE"})
@@ -316,7 +319,8 @@ def _refusal(
     if status < 300:  # then it is the code that says no, in HTTP's words or in its own
         status = code if code is not None and _is_told(code) else 400
     if not call.once:
-        return _failure(_repeated(status), call, reply, secrets, message, code=code)
+        kind = ServiceFault if _wants_tls(reply) else _repeated(status)
+        return _failure(kind, call, reply, secrets, message, code=code)
     kind, transaction_id = _once(status, dialect), None
     try:
         value = decode(reply.body)
@@ -336,6 +340,11 @@ def _broken_speaks_against(body: bytes) -> str | None:
     if _NAMES_TRANSACTION.search(body):
         return "it seems to name a transaction"
     return "it is cut off or garbled" if body.lstrip()[:1] in (b"{", b"[") or b"\0" in body else None
+
+
+def _wants_tls(reply: Reply) -> bool:
+    """Whether a server that speaks TLS says that it was spoken to without: nginx, Apache, Go's, each in its words."""
+    return reply.status == 400 and any(words in reply.body[:_WORDS_WITHIN].lower() for words in _NOT_TLS)
 
 
 def _once(status: int, dialect: Dialect) -> type[PaymentsError]:
@@ -374,7 +383,7 @@ def _failure(
 ) -> PaymentsError:
     """The error, in the words of the service where it had any, with secrets and people masked."""
     said, said_code, correlation_id = _said(reply)
-    message = message or said or _reason(reply.status)
+    message = message or said or (_SPEAKS_TLS if _wants_tls(reply) else _reason(reply.status))
     if kind is Rejected and call.once and call.sent_before:
         # A refusal of a repeated order may mean "already have it": it says nothing of the earlier attempt.
         kind, message = OutcomeUnknown, f"refused when sent again, which proves nothing: {message}"

@@ -170,7 +170,7 @@ class Receiver:
         """Register an async handler for a kind of event and its subtypes.
 
         Handlers of one event run side by side. With an inbox a handler may run again for an event whose end was not
-        recorded: ``event.event_id`` stays the same.
+        recorded: ``event.fact_id`` stays the same.
 
         Args:
             when: Says of an event whether this handler wants it.
