@@ -11,12 +11,62 @@ HELP_OPTIONS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 _WORDS: Mapping[type, str] = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "FILE", datetime: "DATE"}
 
 
+# What few need: shown by --help-all. An option that a command cannot do without is shown in any case.
+_RARE = frozenset(
+    {
+        "adopt",
+        "app_key",
+        "authorization",
+        "base_url",
+        "ca_file",
+        "compare",
+        "compare_change",
+        "concurrency",
+        "currency",
+        "debug",
+        "delimiter",
+        "encoding",
+        "log",
+        "max_each",
+        "max_error_rate",
+        "max_total",
+        "max_unknown",
+        "min_balance",
+        "needs_approval",
+        "notify",
+        "password_file",
+        "profile",
+        "proxy",
+        "rate",
+        "second_journal",
+        "show_personal",
+        "stop_at_total",
+        "user_id",
+        "validate",
+        "without_looking",
+    }
+)
+_ALL = "payments_async.help_all"
+
+
 class PlainCommand(TyperCommand):
     """A command whose flags are shown as flags, and whose values are named in plain words."""
 
     def get_params(self, ctx: Any) -> Any:
-        """Its options and arguments, and the one that asks for help."""
-        return _with_plain_flags(super().get_params(ctx))
+        """Its options and arguments, and those that ask for help."""
+        parameters = _with_plain_flags(super().get_params(ctx))
+        rare = [one for one in parameters if _is_rare(one, parameters)]
+        for one in rare:
+            one.hidden = not (ctx.meta.get(_ALL) or ctx.resilient_parsing)
+        for one in parameters if rare else ():
+            if "--help" in one.opts and not ctx.meta.get(_ALL):
+                one.help = f"Show this message; --help-all shows {len(rare)} options more."
+        return parameters
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Take what was typed; ``--help-all`` is ``--help`` that leaves nothing out."""
+        ctx.meta[_ALL] = "--help-all" in args
+        return super().parse_args(ctx, ["--help" if one == "--help-all" else one for one in args])
 
     def name_values(self, kinds: Mapping[str, Any]) -> None:
         """Say what goes with each option and argument, by its type; where there is a choice, typer names it."""
@@ -36,6 +86,11 @@ class PlainGroup(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         """Its options, and the one that asks for help."""
         return _with_plain_flags(super().get_params(ctx))
+
+
+def _is_rare(one: Any, parameters: Any) -> bool:
+    goes_with_rare = one.name in ("who", "why") and any(other.name == "adopt" for other in parameters)
+    return not one.required and one.param_type_name == "option" and (one.name in _RARE or goes_with_rare)
 
 
 def _with_plain_flags(parameters: Any) -> Any:
