@@ -51,6 +51,7 @@ TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED, State.CANCELLED)
 MAKER, CHECKER = Signature(who="Ann Example"), Signature(who="Ben Example")
 FOUR_EYES = ApprovalRule(needed=1, shared_logins=True, why="four eyes", by=MAKER)
 PATIENCE = 6_000.0  # seconds after the last fault within which everything has come to rest
+_LOOKED_UP = 3_600.0  # ... and at most between two looks at an order that is accepted: each is one reading of the list
 _TRIES = 3  # of an application, to put each of its orders
 _LOOKS = 12  # of the judge, while there is trouble
 _MOMENT = 20.0  # seconds between two of its looks afterwards
@@ -133,7 +134,7 @@ class World:
         await self._watch_until(self.plan.trouble)
         self._end_trouble()
         calm_since = self.loop.time()
-        until = calm_since + PATIENCE + self.machine.extra
+        until = calm_since + PATIENCE + self.machine.extra + _LOOKED_UP * self.sandbox.quirks.listed_after
         _slow_down(calm=1)
         while self.loop.time() < until:
             await asyncio.sleep(_MOMENT if self.loop.time() < calm_since + _SOON else 3 * _MOMENT)
