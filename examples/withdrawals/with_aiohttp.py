@@ -19,10 +19,9 @@ from contextlib import closing
 from aiohttp import web
 from ledger import HEARD, Ledger, Refused, Withdrawal
 
-from payments_async import Credentials, PaymentsSession
-from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, serve
-from payments_async.journal import Entry, journal_at
-from payments_async.outbox import Outbox
+from payments_async import Credentials, Entry, Payments, PaymentsSession, Receiver
+from payments_async.ipn import DOCUMENTED_SENDERS, serve
+from payments_async.journal import journal_at
 
 
 class Withdrawals:
@@ -30,17 +29,17 @@ class Withdrawals:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.ledger = Ledger(settings.get("WITHDRAWALS_DATABASE", "withdrawals.sqlite"))
-        self.journal = journal_at(settings.get("PAYMENTS_JOURNAL", "payments.sqlite"))
+        journal = journal_at(settings.get("PAYMENTS_JOURNAL", "payments.sqlite"))
         credentials = Credentials(
             app_key=settings.get("PAYMENTS_APP_KEY", "demo-app-key"),
             app_password=settings.get("PAYMENTS_APP_PASSWORD", "demo-app-password"),
             user_id=settings.get("PAYMENTS_USER_ID", "demo-user"),
         )
-        self.payments = PaymentsSession(settings.get("PAYMENTS_BASE_URL", "http://127.0.0.1:7027"), credentials)
-        is_sandbox = self.payments.base_url.startswith("http://")  # the service itself has https alone
-        self.receiver = Receiver(self.journal, ["127.0.0.1"] if is_sandbox else DOCUMENTED_SENDERS)
-        self.outbox = Outbox(self.payments, self.journal)
-        self.outbox.on(*HEARD)(self.told)
+        session = PaymentsSession(settings.get("PAYMENTS_BASE_URL", "http://127.0.0.1:7027"), credentials)
+        is_sandbox = session.base_url.startswith("http://")  # the service itself has https alone
+        receiver = Receiver(journal, ["127.0.0.1"] if is_sandbox else DOCUMENTED_SENDERS)
+        self.payments = Payments(session, journal, receiver=receiver)
+        self.payments.on(*HEARD)(self.told)
 
     async def told(self, entry: Entry) -> None:
         """A withdrawal came to one of the states that are heard of."""
@@ -49,9 +48,9 @@ class Withdrawals:
     async def run(self, _: web.Application) -> AsyncIterator[None]:
         """Work as long as the application runs."""
         with closing(self.ledger):
-            async with self.journal, self.payments, self.outbox:
+            async with self.payments:
                 for wish in self.ledger.unfinished():  # some may never have been put; the others are not paid again
-                    await self.outbox.put(wish.order())
+                    await self.payments.put(wish.order())
                 yield
 
     async def withdraw(self, request: web.Request) -> web.Response:
@@ -64,7 +63,7 @@ class Withdrawals:
             self.ledger.request(wish)
         except Refused as error:
             raise web.HTTPConflict(text=str(error)) from error
-        await self.outbox.put(wish.order())  # also where it was asked for before: that changes nothing
+        await self.payments.put(wish.order())  # also where it was asked for before: that changes nothing
         return web.json_response({"id": wish.id, "state": self.ledger.state_of(wish.id)}, status=202)
 
     async def show(self, request: web.Request) -> web.Response:
@@ -77,7 +76,7 @@ class Withdrawals:
 
     async def health(self, _: web.Request) -> web.Response:
         """Tell the load balancer that customers may come, and everybody else how it goes."""
-        found = await self.outbox.health()  # an error, and so 500, where the journal cannot be read
+        found = await self.payments.outbox.health()  # an error, and so 500, where the journal cannot be read
         # paused is no reason to send customers elsewhere: what they ask for is taken, and sent when it is resumed
         facts = {"hinders": found.hinders, "counts": dict(found.progress.counts), "dead_letters": found.handlers.dead}
         return web.json_response({"sends": found.is_well, **facts})
@@ -87,7 +86,7 @@ def application(settings: Mapping[str, str] = os.environ) -> web.Application:
     """The whole of it. Several processes may serve it, with the same files."""
     withdrawals, app = Withdrawals(settings), web.Application()
     app.cleanup_ctx.append(withdrawals.run)
-    app.add_subapp("/ipn", withdrawals.receiver.app())
+    withdrawals.payments.mount(app, "/ipn")
     app.router.add_post("/withdrawals", withdrawals.withdraw)
     app.router.add_get("/withdrawals/{request_id}", withdrawals.show)
     app.router.add_get("/health", withdrawals.health)

@@ -15,12 +15,10 @@ from contextlib import asynccontextmanager, closing
 
 from fastapi import FastAPI, HTTPException
 from ledger import HEARD, Ledger, Refused, Withdrawal
-from starlette.routing import Route
 
-from payments_async import Credentials, PaymentsSession
-from payments_async.ipn import DOCUMENTED_SENDERS, Receiver
-from payments_async.journal import Entry, journal_at
-from payments_async.outbox import Outbox
+from payments_async import Credentials, Entry, Payments, PaymentsSession, Receiver
+from payments_async.ipn import DOCUMENTED_SENDERS
+from payments_async.journal import journal_at
 
 
 def application(settings: Mapping[str, str] = os.environ) -> FastAPI:
@@ -32,26 +30,25 @@ def application(settings: Mapping[str, str] = os.environ) -> FastAPI:
         app_password=settings.get("PAYMENTS_APP_PASSWORD", "demo-app-password"),
         user_id=settings.get("PAYMENTS_USER_ID", "demo-user"),
     )
-    payments = PaymentsSession(settings.get("PAYMENTS_BASE_URL", "http://127.0.0.1:7027"), credentials)
-    is_sandbox = payments.base_url.startswith("http://")  # the service itself has https alone
+    session = PaymentsSession(settings.get("PAYMENTS_BASE_URL", "http://127.0.0.1:7027"), credentials)
+    is_sandbox = session.base_url.startswith("http://")  # the service itself has https alone
     receiver = Receiver(journal, ["127.0.0.1"] if is_sandbox else DOCUMENTED_SENDERS)
-    outbox = Outbox(payments, journal)
+    payments = Payments(session, journal, receiver=receiver)
 
-    @outbox.on(*HEARD)
+    @payments.on(*HEARD)
     async def told(entry: Entry) -> None:
         ledger.note(entry)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with closing(ledger):
-            async with journal, payments, receiver, outbox:
+            async with payments:
                 for wish in ledger.unfinished():  # some may never have been put; the others are not paid again
-                    await outbox.put(wish.order())
+                    await payments.put(wish.order())
                 yield
 
     app = FastAPI(lifespan=lifespan)
-    app.router.routes.append(Route("/ipn", receiver.asgi("/ipn")))  # a mount alone would redirect /ipn to /ipn/
-    app.mount("/ipn", receiver.asgi())
+    payments.mount(app, "/ipn")
 
     @app.post("/withdrawals", status_code=202)
     async def withdraw(wish: Withdrawal) -> dict[str, str]:
@@ -59,7 +56,7 @@ def application(settings: Mapping[str, str] = os.environ) -> FastAPI:
             ledger.request(wish)
         except Refused as error:
             raise HTTPException(409, str(error)) from error
-        await outbox.put(wish.order())  # also where it was asked for before: that changes nothing
+        await payments.put(wish.order())  # also where it was asked for before: that changes nothing
         return await show(wish.id)
 
     @app.get("/withdrawals/{request_id}")
@@ -71,7 +68,7 @@ def application(settings: Mapping[str, str] = os.environ) -> FastAPI:
 
     @app.get("/health")
     async def health() -> dict[str, object]:
-        found = await outbox.health()  # an error, and so 500, where the journal cannot be read
+        found = await payments.outbox.health()  # an error, and so 500, where the journal cannot be read
         # paused is no reason to send customers elsewhere: what they ask for is taken, and sent when it is resumed
         facts = {"hinders": found.hinders, "counts": found.progress.counts, "dead_letters": found.handlers.dead}
         return {"sends": found.is_well, **facts}
