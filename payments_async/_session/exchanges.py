@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self, overload
+
+from multidict import CIMultiDict
 
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
@@ -26,6 +28,7 @@ class Exchange:
         request_id: Of the order, where there is one.
         status: The HTTP status, or ``None`` where no usable answer came.
         correlation_id: The service's own reference for the exchange, where its answer names one.
+        headers: Of the answer; names have no case. They are not shown.
         body: The answer as it came. It may tell of persons, and is not shown.
     """
 
@@ -35,6 +38,7 @@ class Exchange:
     status: int | None = None
     correlation_id: str | None = None
     body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = field(factory=CIMultiDict, repr=False)
 
     def json(self) -> Any:
         """The answer's JSON; numbers with a fraction or an exponent are ``Decimal``, digit for digit.
@@ -126,4 +130,5 @@ def _exchange(call: Call[Any], reply: Reply | None) -> Exchange:
         status=reply.status,
         correlation_id=correlation_id_of(reply),
         body=reply.body,
+        headers=CIMultiDict(reply.headers or ()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Generic, Self, TypeVar
 
@@ -110,6 +110,7 @@ class Executor:
         self._retry = retry
         self.lifetime: Lifetime = Lifetime()
         self._token: Token | None = None  # that the headers are made with
+        self._further: Mapping[str, str] | None = None  # headers of with_options
         self._headers = transport.make_headers(None)
 
     async def open(self) -> None:
@@ -124,7 +125,14 @@ class Executor:
         life.loop = asyncio.get_running_loop()
         await self.transport.open()
 
-    def with_options(self, *, dialect: Dialect | None, retry: RetryPolicy | None, patience: Patience | None) -> Self:
+    def with_options(
+        self,
+        *,
+        dialect: Dialect | None,
+        retry: RetryPolicy | None,
+        patience: Patience | None,
+        headers: Mapping[str, str] | None,
+    ) -> Self:
         """One that makes its calls with other options and shares all else; what is ``None`` stays as it is."""
         other = copy.copy(self)
         if dialect is not None and dialect != self.dialect:
@@ -132,6 +140,9 @@ class Executor:
             other.dialect, other.known_as = dialect, None if dialect == known_as else known_as
         other._retry = retry or self._retry
         other.patience = patience or self.patience
+        if headers is not None:
+            other._further = {**(self._further or {}), **headers}
+            other._token, other._headers = None, self.transport.make_headers(None, other._further)
         return other
 
     def before_close(self, finish: Callable[[], Awaitable[object]]) -> Callable[[], None]:
@@ -278,7 +289,7 @@ class Executor:
         """The headers of one call; made once for each token."""
         if token is not self._token:
             authorization = None if token is None else token.authorization
-            self._token, self._headers = token, self.transport.make_headers(authorization)
+            self._token, self._headers = token, self.transport.make_headers(authorization, self._further)
         name, asks_first = self.dialect.correlation_header, self.dialect.expect_continue and call.once
         if call.request_id is None or (name is None and not asks_first):
             return self._headers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self, TypeVar
 
 from multidict import CIMultiDict
@@ -118,11 +118,18 @@ class ObservedExecutor(Executor):
         self.observer = self._observer = observer
         self._facts_of = facts_of
 
-    def with_options(self, *, dialect: Dialect | None, retry: RetryPolicy | None, patience: Patience | None) -> Self:
+    def with_options(
+        self,
+        *,
+        dialect: Dialect | None,
+        retry: RetryPolicy | None,
+        patience: Patience | None,
+        headers: Mapping[str, str] | None,
+    ) -> Self:
         """As ``Executor`` does; the paths of another dialect may be told too."""
         if dialect is not None:
             self._facts_of.learn(dialect)
-        return super().with_options(dialect=dialect, retry=retry, patience=patience)
+        return super().with_options(dialect=dialect, retry=retry, patience=patience, headers=headers)
 
     def execute(
         self, call: Call[T], *, retry: RetryPolicy | None = None, may_leave: Callable[[], bool] | None = None

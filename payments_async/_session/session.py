@@ -6,6 +6,7 @@ import asyncio
 import copy
 import logging
 import os
+import re
 import ssl as tls
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
@@ -207,6 +208,8 @@ class PaymentsSession:
         timeout: aiohttp.ClientTimeout | float | None = None,
         retry: RetryPolicy | None = None,
         dialect: Dialect | None = None,
+        headers: Mapping[str, str] | None = None,
+        proxy: str | URL | None = None,
     ) -> Self:
         """This session for some calls, with another patience or dialect: ``payments.with_options(timeout=5.0)``.
 
@@ -219,11 +222,15 @@ class PaymentsSession:
                 session. Who waits less for an order than the service takes learns ``OutcomeUnknown`` the more often.
             retry: How often and how patiently its calls are repeated.
             dialect: How its requests are written. What concerns the login is as in the session.
+            headers: Further ones of each request, such as ``{"X-Trace": "..."}``; logins go without them.
+            proxy: Address of another HTTP proxy; logins keep that of the session.
 
         Raises:
             TypeError, ValueError: A setting cannot be right, or belongs to the login; the message names it.
         """
         _check_kinds((("dialect", dialect), ("retry", retry)))
+        if headers is not None:
+            _check_headers(headers)
         if dialect is not None:
             for name in LOGIN_FIELDS:
                 if getattr(dialect, name) != getattr(self.dialect, name):
@@ -231,9 +238,11 @@ class PaymentsSession:
             _check_prefix(self.base_url, dialect.api_prefix)
         executor = self._executor
         patience = None if timeout is None else executor.transport.make_patience(_timeouts(timeout))
+        if proxy is not None:
+            patience = executor.transport.through(patience or executor.patience, proxy)
         other = copy.copy(self)
         other._made_from = self._made_from or self
-        other._take(executor.with_options(dialect=dialect, retry=retry, patience=patience))
+        other._take(executor.with_options(dialect=dialect, retry=retry, patience=patience, headers=headers))
         return other
 
     async def __aenter__(self) -> Self:
@@ -418,6 +427,30 @@ def _check_kinds(settings: Iterable[tuple[str, object]]) -> None:
     for name, value in settings:
         if value is not None:
             check_instance(name, value, *_KINDS[name])
+
+
+_OUR_HEADERS = {
+    *("accept-encoding", "authorization", "connection", "content-encoding", "content-length", "content-type"),
+    *("expect", "host", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"),
+}
+
+
+def _check_headers(headers: Mapping[Any, Any]) -> None:
+    """Further headers of a request.
+
+    Raises:
+        TypeError: A name or value is not text.
+        ValueError: One belongs to the package, or cannot stand in a request. No value is shown.
+    """
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError("headers: names and values must be text")
+        if name.lower() in _OUR_HEADERS:
+            raise ValueError(f"headers: {name} is written by the package itself")
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise ValueError("headers: a name must be a token, such as 'X-Trace'")
+        if not (value.isascii() and value.isprintable()) or value != value.strip():
+            raise ValueError(f"headers: the value of {name} must be printable ASCII, without spaces around it")
 
 
 def _timeouts(timeout: aiohttp.ClientTimeout | float) -> aiohttp.ClientTimeout:

@@ -10,7 +10,7 @@ import ssl as tls
 import time
 import traceback
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -295,9 +295,15 @@ class Transport:
             self._deadlines.add(deadlines)
         return Patience(self._options | {"timeout": _without_total(timeout)}, deadlines)
 
-    def make_headers(self, authorization: Secret | None) -> CIMultiDict[str]:
+    def through(self, patience: Patience, proxy: str | URL) -> Patience:
+        """The same patience, through another proxy."""
+        return Patience(patience.options | {"proxy": _check_proxy(proxy, is_plain=self._is_plain)}, patience.deadlines)
+
+    def make_headers(self, authorization: Secret | None, further: Mapping[str, str] | None = None) -> CIMultiDict[str]:
         """The headers of a call, with the token's authorization; without those that the client that is ours adds."""
         headers = CIMultiDict(_HEADERS if self._is_brought else {})
+        if further is not None:
+            headers.update(further)
         if authorization is not None:
             headers["Authorization"] = authorization
         return headers
@@ -392,8 +398,9 @@ class Transport:
         if answer.status < 500:
             self._asked_at = None
         if answer.status < 300 and hdrs.RETRY_AFTER not in answer.headers:
-            return Reply(answer.status, body)
-        return Reply(answer.status, body, retry_after(answer.headers.get(hdrs.RETRY_AFTER), self.wall_clock()))
+            return Reply(answer.status, body, None, False, answer.headers)
+        wait = retry_after(answer.headers.get(hdrs.RETRY_AFTER), self.wall_clock())
+        return Reply(answer.status, body, wait, False, answer.headers)
 
     def _unasked(self, answer: aiohttp.ClientResponse) -> Reply:
         """What an answer says that came before the body was asked for: that it was turned away unread, or nothing.

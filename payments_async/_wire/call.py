@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,12 +16,14 @@ class Reply(msgspec.Struct):
 
     Attributes:
         is_unusual: It was not read at once, as what is exactly documented is.
+        headers: Of the answer, as they came.
     """
 
     status: int
     body: bytes  # it holds personal data, of a login the token
     retry_after: float | None = None
     is_unusual: bool = False
+    headers: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:
         return f"<Reply {self.status}>"

@@ -195,3 +195,17 @@ async def test_no_person_is_shown(payments: PaymentsSession, wire: Wire) -> None
     assert [] == [text for text in (NAME, PHONE[1:], CARD) if text in repr(exchanges)]
     assert exchanges[0] == pickle.loads(pickle.dumps(exchanges[0]))  # noqa: S301 - it is ours
     assert NAME == exchanges[0].json()["data"]["name"]
+
+
+async def test_the_headers_of_an_answer(payments: PaymentsSession, wire: Wire) -> None:
+    """As they came, whatever their case; they are not shown, and a copy of an exchange keeps them."""
+
+    async def accept(request: Request) -> bytes | None:
+        return reply({"code": 0, "data": {"accountNumber": "6", "balance": 1}}, X_Server="bank-2")
+
+    wire.answer = accept
+    with payments.exchanges() as exchanges:
+        await payments.accounts.get()
+    (made,) = exchanges
+    assert ("bank-2", "bank-2") == (made.headers["x-server"], pickle.loads(pickle.dumps(made)).headers["X-Server"])  # noqa: S301
+    assert "bank-2" not in repr(made)

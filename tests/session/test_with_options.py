@@ -335,3 +335,49 @@ async def test_timers_of_children_do_not_outlive_the_session(wire: Wire) -> None
             await payments.with_options(timeout=3600.0 + number).payouts.send(payout(f"r-{number}"))
     due: list[asyncio.TimerHandle] = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
     assert [] == [timer for timer in due if timer.when() > loop.time() + 1800]
+
+
+async def test_further_headers_of_some_calls(payments: PaymentsSession, wire: Wire) -> None:
+    """They come beside ours, on orders and reads, from one derived session to the next; the login goes without them."""
+    traced = payments.with_options(headers={"X-Trace": "t-1"})
+    both = traced.with_options(headers={"X-Shop": "kampala"}, timeout=30.0)
+    for number, one in enumerate((payments, traced, both)):
+        await one.payouts.send(payout(f"r-{number}"))
+    seen = [(r.headers.get("x-trace"), r.headers.get("x-shop"), r.headers["authorization"]) for r in wire.orders]
+    assert [(None, None), ("t-1", None), ("t-1", "kampala")] == [pair[:2] for pair in seen]
+    assert 1 == len({authorization for *_, authorization in seen})
+    assert 1 == wire.logins
+    assert not any("x-trace" in request.headers for request in wire.requests if "login" in request.path)
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({"Authorization": "Token x"}, "written by the package"),
+        ({"content-length": "1"}, "written by the package"),
+        ({"Expect": "100-continue"}, "written by the package"),
+        ({"X Trace": "1"}, "must be a token"),
+        ({"X-Trace": "1\r\nHost: elsewhere"}, "printable"),
+        ({"X-Trace": " 1"}, "printable"),
+    ],
+)
+def test_headers_that_cannot_be_right(payments: PaymentsSession, headers: dict[str, str], words: str) -> None:
+    """Those that decide how an order goes out are not the caller's, and no value is quoted."""
+    with pytest.raises(ValueError, match=words) as refused:
+        payments.with_options(headers=headers)
+    assert "elsewhere" not in str(refused.value)
+
+
+async def test_another_proxy_for_some_calls(payments: PaymentsSession, wire: Wire) -> None:
+    """It is checked as that of the session; where it does not answer, nothing left."""
+    for wrong in ("proxy.example:3128", "ftp://127.0.0.1"):
+        with pytest.raises(ValueError, match="proxy: must begin with"):
+            payments.with_options(proxy=wrong)
+    with pytest.raises(ValueError, match="must not leave this machine"):
+        payments.with_options(proxy="http://proxy.example:3128")
+    await payments.log_in()
+    through = payments.with_options(proxy="http://127.0.0.1:1", retry=RetryPolicy(attempts=1))
+    with pytest.raises(NotSent):
+        await through.payouts.send(payout("r-1"))
+    await payments.payouts.send(payout("r-1"))
+    assert ["r-1"] == [request.request_id for request in wire.orders]
