@@ -13,6 +13,7 @@ from journal.conftest import Home, _postgres
 from journal.factories import BATCH, Clock, claimed, delivery, event, in_outbox, order, permitted, swept, transaction_id
 
 from payments_async.journal import Journal, News, PostgresJournal, SqliteJournal, State
+from payments_async.journal._postgres import _exchange
 from payments_async.journal._postgres._connection import PgConnection, _numbered
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements import _entries, _history
@@ -246,6 +247,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Statements:
             asked[sql] = many[0]
         return executemany(self, sql, many)
 
+    statement = _exchange._statement
+
+    def recorded_with_its_answer(sql: str, values: Sequence[object] = ()) -> Any:
+        asked[sql] = values
+        return statement(sql, values)
+
+    monkeypatch.setattr(_exchange, "_statement", recorded_with_its_answer)
     monkeypatch.setattr(PgConnection, "execute", recorded)
     monkeypatch.setattr(PgConnection, "executemany", recorded_many)
     return asked
@@ -308,6 +316,10 @@ class Planner:
 
     def whole(self, sql: str, values: Sequence[object]) -> list[str]:
         """What a statement reads from its beginning to its end: a table, or an index of all its rows."""
+        return list(_read_whole(self.plan(sql, values)))
+
+    def plan(self, sql: str, values: Sequence[object]) -> Any:
+        """How the server goes about it."""
         raw, numbered = self.connection.raw, _numbered(sql).decode()
         kinds = [raw.adapters.get_dumper(type(value), psycopg.adapt.PyFormat.AUTO).oid for value in values]
         names = [raw.adapters.types[kind].name if kind else "unknown" for kind in kinds]
@@ -318,7 +330,7 @@ class Planner:
         )
         self.connection.script("DEALLOCATE asked")
         assert found is not None
-        return list(_read_whole(found[0][0]["Plan"]))
+        return found[0][0]["Plan"]
 
 
 def _in_brackets(text: str) -> str:
@@ -378,6 +390,42 @@ async def test_no_statement_reads_a_whole_table_of_a_database(
     assert len(asked) > 150
     assert {} == unseen
     assert {} == seen
+
+
+@pytest.mark.parametrize("before", _STATISTICS.values(), ids=_STATISTICS)
+@pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.parametrize("news", [News.ACCEPTED, News.REJECTED])
+async def test_ends_of_attempts_are_looked_up_one_by_one(
+    new_home: Callable[[], Home], told: Statements, before: str, count: int, news: News
+) -> None:
+    """However many are written down at once, and however young the table: none is compared with all the others."""
+    async with new_home().opens(state_folder=None) as journal:
+        permit = await permitted(journal, await claimed(journal))
+        await journal.record(Outcome(permit=permit, news=news, **_ENDED_AS[news]))
+        (sql,) = [sql for sql in told if sql.lstrip().startswith("UPDATE outbox SET state = ") and "unnest" in sql]
+        now, *columns = told[sql]
+        with connected(journal) as connection:
+            connection.raw.execute(before.encode())
+            values = [now, *(column * count for column in columns)]  # type: ignore[operator]
+            plan = Planner(connection).plan(sql, values)
+    (loop,) = [node for node in _nodes(plan) if node["Node Type"] == "Nested Loop"]
+    outer, inner = loop["Plans"]
+    looked_up = {(node.get("Index Name"), node["Index Cond"]) for node in _nodes(inner) if "Index Cond" in node}
+    assert "Function Scan" == outer["Node Type"]
+    assert ("outbox_pkey", "(id = given.column1)") in looked_up
+
+
+def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A plan and all that it is made of."""
+    yield node
+    for below in node.get("Plans", ()):
+        yield from _nodes(below)
+
+
+_ENDED_AS: Mapping[News, dict[str, Any]] = {
+    News.ACCEPTED: {"transaction_id": transaction_id(1)},
+    News.REJECTED: {"code": 7, "message": "no"},
+}
 
 
 async def test_a_plan_is_made_anew_when_it_is_old(new_home: Callable[[], Home]) -> None:

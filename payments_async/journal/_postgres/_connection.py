@@ -435,10 +435,15 @@ class _BoolDumper(Dumper):
 
 def without_nul(parameters: Sequence[object]) -> Sequence[object]:
     """Values among which no text has a NUL."""
-    for value in parameters:
-        if isinstance(value, str) and _NUL in value:
-            return [one.replace(_NUL, _ITS_PICTURE) if isinstance(one, str) else one for one in parameters]
-    return parameters
+    if not any((isinstance(value, str) and _NUL in value) or isinstance(value, list) for value in parameters):
+        return parameters
+    return list(map(_without_nul, parameters))
+
+
+def _without_nul(value: object) -> object:
+    if isinstance(value, list):
+        return list(map(_without_nul, value))
+    return value.replace(_NUL, _ITS_PICTURE) if isinstance(value, str) else value
 
 
 def _has_input(socket: int) -> bool:

@@ -125,6 +125,7 @@ class PostgresDatabase:
 
     Error: type[Exception] = psycopg.Error
     within = 2.0
+    takes_arrays = True
 
     def __init__(
         self,

@@ -111,10 +111,23 @@ def _sent(value: Any) -> bytes | None:
         return bytes(value)
     if isinstance(value, int):
         return b"%d" % value  # a truth too
+    if isinstance(value, list):
+        return b"{%b}" % b",".join(map(_element, value))
     text = repr(value) if isinstance(value, float) else str.__str__(value)
     if "\0" in text or _HALF.search(text):
         raise Unforeseen
     return text.encode()
+
+
+def _element(value: Any) -> bytes:
+    """A value of an array, as the server reads it."""
+    if value is None:
+        return b"NULL"
+    if isinstance(value, bytes | bytearray):
+        return b'"\\\\x%b"' % value.hex().encode()
+    sent = _sent(value)
+    assert sent is not None
+    return b'"%b"' % sent.replace(b"\\", b"\\\\").replace(b'"', b'\\"') if isinstance(value, str) else sent
 
 
 def _compared(name: str, value: object) -> str:

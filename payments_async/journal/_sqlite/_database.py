@@ -46,6 +46,7 @@ class SqliteDatabase:
     Error: type[Exception] = sqlite3.Error
 
     within = 0.0
+    takes_arrays = False
 
     def __init__(
         self,

@@ -26,6 +26,16 @@ ADDED = "add_amounts(progress.total, excluded.total)"  # exactly; a function of 
 AS_BYTES = "AS BLOB"  # in a CAST of a text: its bytes in UTF-8
 
 
+def given(kinds: Sequence[str]) -> str:
+    """Rows that a statement is given as an array for each column, where the database takes arrays.
+
+    Args:
+        kinds: The types of the columns, which are called ``given.column1`` and so on, as those of ``VALUES`` are.
+    """
+    arrays = ", ".join(f"CAST(? AS {kind}[])" for kind in kinds)
+    return f"unnest({arrays}) AS given ({', '.join(f'column{place}' for place in range(1, len(kinds) + 1))})"
+
+
 class Rows(Protocol):
     """What a statement answers."""
 
@@ -89,6 +99,10 @@ class Database(Protocol):
     @property
     def Error(self) -> type[Exception]:  # noqa: N802 - a class
         """Whatever its driver raises."""
+
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether a list can be bound. Then a statement for many rows has one plan, by which each is looked up."""
 
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds by the database's clock since then."""

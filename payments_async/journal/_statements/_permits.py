@@ -27,7 +27,7 @@ from payments_async.journal._records import (
     proved,
     unpack_transaction_id,
 )
-from payments_async.journal._statements._database import NO_TRANSACTION, Connection
+from payments_async.journal._statements._database import NO_TRANSACTION, Connection, given
 from payments_async.journal._statements._deliveries import give_back
 from payments_async.journal._statements._entries import (
     COLUMNS,
@@ -68,6 +68,8 @@ _ENDS = {  # of an attempt whose order is as its permit left it and was never wr
 }
 _LEASE = ("lease_until", "lease")  # of a chunk: its end, and how long it was taken for
 _IS_AHEAD, _IS_OVER, _ENDS_AT = is_ahead(*_LEASE), is_over(*_LEASE), ends_at(*_LEASE)
+_OF_PERMIT = ("BIGINT", "BIGINT", "BIGINT", "DOUBLE PRECISION")  # the types of what names it
+_OF_ACCEPTED, _OF_ENDED = (*_OF_PERMIT, "BYTEA"), (*_OF_PERMIT, "TEXT", "BYTEA", "BIGINT", "TEXT")
 # The rules of a permit, and of the usual end of an attempt. They are written nowhere else.
 _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"  # only an open chunk has an owner
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
@@ -79,11 +81,11 @@ _ENDED_ALONE = f"""UPDATE outbox SET state = ?, transaction_id = coalesce(?, tra
     updated_at = ? WHERE {_AS_PERMITTED.format(*"????")} RETURNING conflict"""  # noqa: S608 - no value in it
 _ENDED = f"""UPDATE outbox SET state = given.column5, transaction_id = CASE WHEN given.column6 = {NO_TRANSACTION}
     THEN transaction_id ELSE given.column6 END, code = CAST(given.column7 AS BIGINT),
-    message = CAST(given.column8 AS TEXT), updated_at = ? FROM (VALUES {{marks}}) AS given
+    message = CAST(given.column8 AS TEXT), updated_at = ? FROM {{given}}
     WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL"""  # noqa: S608 - no value in it
 # a notification without a request id that came before may be about one of these: then each is looked at by itself
 _ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column5, code = NULL, message = NULL,
-    updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL
+    updated_at = ? FROM {{given}} WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL
     AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_key IS NULL)"""  # noqa: S608
 
 
@@ -568,10 +570,12 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
     for run, those in amounts.items():
         commit.move(run, State.SENDING, State.ACCEPTED, sum_of(those), len(those))
     commit.changed = outcomes[-1].permit.id
-    return _is_done_for_all(commit, _ACCEPTED, accepted) and _is_done_for_all(commit, _ENDED, others)
+    return _is_done_for_all(commit, _ACCEPTED, _OF_ACCEPTED, accepted) and _is_done_for_all(
+        commit, _ENDED, _OF_ENDED, others
+    )
 
 
-def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]]) -> bool:
+def _is_done_for_all(commit: Commit, sql: str, kinds: Sequence[str], rows: Sequence[tuple[object, ...]]) -> bool:
     """Change many orders in one statement, whose id is each row's first value; tells whether it found all of them.
 
     Numbers, texts and bytearrays are bound as they are; for anything else, None too, ``sqlite3`` looks for an adapter
@@ -579,6 +583,8 @@ def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]
     """
     if not rows:
         return True
+    if commit.database.takes_arrays:
+        return commit.writes(len(rows), _for_arrays(sql, kinds), [commit.now, *map(list, zip(*rows, strict=True))])
     width, full = len(rows[0]), _rounded(len(rows))
     values = [commit.now, *chain.from_iterable(rows), *(_NO_ORDER, *rows[0][1:]) * (full - len(rows))]
     return commit.writes(len(rows), _marked(sql, full, width), values)
@@ -593,7 +599,14 @@ def _rounded(count: int) -> int:
 def _marked(sql: str, rows: int, width: int) -> str:
     """A statement for so many rows."""
     row = "?" if width == 1 else f"({', '.join('?' * width)})"
-    return sql.format(marks=", ".join([row] * rows))
+    marks = ", ".join([row] * rows)
+    return sql.format(marks=marks, given=f"(VALUES {marks}) AS given")
+
+
+@cache
+def _for_arrays(sql: str, kinds: Sequence[str]) -> str:
+    """A statement for any number of rows, which is given an array for each column."""
+    return sql.format(given=given(kinds))
 
 
 def note_sent(commit: Commit, row: Row, sent: Evidence) -> None:
