@@ -146,6 +146,17 @@ async def test_totals_agree_with_the_journal(journal: SqliteJournal, tmp_path: P
     assert "28,000 UGX" in seen(tmp_path / "r.html").words
 
 
+async def test_the_page_begins_with_four_figures(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Paid, on the way, not paid, needs a person: each order is counted in one of them."""
+    await written(journal, tmp_path)
+    words = " ".join(" ".join(seen(tmp_path / "r.html").words).split())
+    assert "1 Paid 1,000 UGX 2 On the way 13,000 UGX 2 Not paid see below 2 Need a person see below" in words
+    figures = (await journal.progress("november")).figures
+    assert {"paid": 1, "on the way": 2, "not paid": 2, "needs a person": 2} == {
+        name: count for name, (count, _) in figures.items()
+    }
+
+
 async def test_the_heads_of_the_tables_are_plain_words(journal: SqliteJournal, tmp_path: Path) -> None:
     """The page is filed: whoever reads it knows none of our names."""
     await journal.write_off("RUN-5", who="A. Clerk", why="letter of 3 May")

@@ -113,6 +113,10 @@ async def test_what_the_page_shows(payroll: None) -> None:
         wanted = ("november", "RUN-3", "RUN-4", "evidence against evidence", "code 4000", "Dead letters: 1", "no room")
         assert [] == [one for one in wanted if one not in words]
         assert ("Needs a person or a look: 2" in words, "Dina Eng" in words) == (True, False)
+        figures = [
+            words.index(name) for name in ("Paid", "On the way", "Not paid", "Needs a person", "Needs a person or")
+        ]
+        assert sorted(figures) == figures
 
 
 async def test_names_in_full_are_text_and_nothing_else(payroll: None) -> None:

@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from datetime import datetime
 from decimal import Decimal
 from html import escape
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 from payments_async._pages.rendering import streamed
 from payments_async._values.frozen import frozen
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._lines import ReportDecision, ReportLine, moment_text, standing_words
-from payments_async.journal._states import State
+from payments_async.journal._states import Figure, State
 
 _OPENING = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -115,8 +115,8 @@ class ReportPage(ExitStack):
         unit = f" {head.currency}".rstrip()
         return {
             "head": head,
-            "facts": _facts(head),
-            "figures": _figures(head, everything),
+            "facts": _facts(head, everything),
+            "figures": _figures(head),
             "everything": everything,
             "states": [(state.value, state.meaning.short, _share(head, state=state)) for state in State],
             "kinds": [
@@ -210,8 +210,10 @@ def _banner(head: ReportHead) -> _Banner:
     return _Banner(kind="fine", title="Final.", words="Every order was paid, and none needs a person.")
 
 
-def _facts(head: ReportHead) -> list[tuple[str, str]]:
+def _facts(head: ReportHead, everything: Share) -> list[tuple[str, str]]:
     return [
+        ("Orders", f"{everything.count:,}"),
+        ("Sum", _money(everything.total, head.currency)),
         ("Service", head.service),
         ("Written", f"{head.made:%d %B %Y, %H:%M} UTC"),
         ("Personal data", "in full: keep this page confidential" if head.is_personal else "masked"),
@@ -219,12 +221,15 @@ def _facts(head: ReportHead) -> list[tuple[str, str]]:
     ]
 
 
-def _figures(head: ReportHead, everything: Share) -> list[tuple[str, int, str]]:
-    paid = _share(head, state=State.SUCCESSFUL)
+def _figures(head: ReportHead) -> list[tuple[str, int, str]]:
+    shares = {figure: Share() for figure in get_args(Figure)}
+    for state in State:
+        shares[state.meaning.figure] += _share(head, state=state)
+    paid, going = shares["paid"], shares["on the way"]
     return [
-        ("Orders", everything.count, _money(everything.total, head.currency)),
         ("Paid", paid.count, _money(paid.total, head.currency)),
-        ("Not paid", head.unpaid, _unpaid_words(head)),
+        ("On the way", going.count, _money(going.total, head.currency)),
+        ("Not paid", shares["not paid"].count, _unpaid_words(head)),
         ("Need a person", head.needing, "see below" if head.needing else "none"),
     ]
 
