@@ -87,7 +87,6 @@ def hidden() -> list[object]:
     return [
         receiver.screen,  # E: plumbing
         receiver.begin,  # E: plumbing
-        receiver.take,  # E: plumbing
         receiver.knows_token,  # E: plumbing
         receiver.verifies,  # E: plumbing
         receiver.path_token,  # E: plumbing
