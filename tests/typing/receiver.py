@@ -4,6 +4,7 @@ from typing import assert_type
 
 from payments_async import PaymentsSession
 from payments_async.ipn import (
+    Answer,
     HandlerPolicy,
     Receiver,
     TransactionEvent,
@@ -77,6 +78,9 @@ async def registered(session: PaymentsSession, books: Books) -> None:
     assert_type(await ended(event=TransactionEvent(transaction_id="t", status_code=0)), str)
     assert_type(await receiver.wait_for("r-1", timeout=1.0), TransactionEvent)
     assert_type(await receiver.replay(), int)
+    assert_type(await receiver.take(b"{}", "", {}, "127.0.0.1"), Answer)
+    assert_type(receiver.take_sync(b"{}", "", [("X-Trace", "1")], None), Answer)
+    await receiver.take("{}", "", {}, "127.0.0.1")  # E: a body is bytes
     Receiver(confirm=session)
     Receiver(confirm=books)  # E: nowhere to read a record
     Receiver(policy=5)  # E: a policy is no number
@@ -87,6 +91,7 @@ def hidden() -> list[object]:
     return [
         receiver.screen,  # E: plumbing
         receiver.begin,  # E: plumbing
+        receiver.split,  # E: plumbing
         receiver.knows_token,  # E: plumbing
         receiver.verifies,  # E: plumbing
         receiver.path_token,  # E: plumbing
