@@ -36,7 +36,7 @@ from payments_async.journal._records import (
     body_digest,
     check_named,
 )
-from payments_async.journal._statements._database import AMONG_LATER, Connection
+from payments_async.journal._statements._database import AMONG_LATER, Connection, given
 from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
@@ -77,11 +77,14 @@ from payments_async.journal._states import UNSENT, UNSETTLED, News, State
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 _SIZES = (64, 16, 4, 1)  # orders in one statement
 _ROW = f"({', '.join('?' * 14)})"
-_INSERTS = {
-    size: f"""INSERT INTO outbox (id, request_key, request_id, state, token, attempt, amount, body, body_sha256,
-    permitted_at, updated_at, put_at, not_before, priority) VALUES {", ".join([_ROW] * size)}"""  # noqa: S608 - marks only
-    for size in _SIZES
-}
+_KINDS = (
+    *("BIGINT", "TEXT", "TEXT", "TEXT", "BIGINT", "BIGINT", "TEXT", "BYTEA", "BYTEA"),
+    *(*["DOUBLE PRECISION"] * 4, "BIGINT"),
+)
+_INSERT = """INSERT INTO outbox (id, request_key, request_id, state, token, attempt, amount, body, body_sha256,
+    permitted_at, updated_at, put_at, not_before, priority)"""
+_INSERTS = {size: f"{_INSERT} VALUES {', '.join([_ROW] * size)}" for size in _SIZES}
+_INSERT_ARRAYS = f"{_INSERT} SELECT * FROM {given(_KINDS)}"  # noqa: S608 - no value in it
 _HIGHEST = "SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?"
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
@@ -389,6 +392,9 @@ class _Arrivals:
             self._commit.changed = rows[-1][0]
         for filling in self._fillings.values():
             filling.is_filled(self._commit)
+        if rows and self._commit.database.takes_arrays:
+            self._commit.write(_INSERT_ARRAYS, [list(column) for column in zip(*rows, strict=True)])
+            rows = []
         for size in _SIZES:
             while len(rows) >= size:
                 self._commit.write(_INSERTS[size], list(chain.from_iterable(rows[:size])))
