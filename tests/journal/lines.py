@@ -67,6 +67,7 @@ class Line:
         self._calls: set[_Call] = set()
         self._lost: frozenset[Way] = frozenset()
         self._held: frozenset[Way] = frozenset()
+        self._passes = 0  # bytes, of those that are held
         self._goes_on = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -92,9 +93,14 @@ class Line:
         while not any(call.broken for call in self._calls):  # noqa: ASYNC110 - a busy loop of some turns
             await asyncio.sleep(0.001)
 
-    def hold(self, *ways: Way) -> None:
-        """Bytes that go these ways arrive once the line is whole again, as those do that TCP sends again."""
+    def hold(self, *ways: Way, after: int = 0) -> None:
+        """Bytes that go these ways arrive once the line is whole again, as those do that TCP sends again.
+
+        Args:
+            after: So many of them arrive before, as those of a process that is stopped while it sends.
+        """
         self._held = frozenset(ways)
+        self._passes = after
         self._goes_on = asyncio.Event()
 
     def cut(self) -> None:
@@ -165,6 +171,11 @@ class Line:
                 data = await self._read(reader)
                 await asyncio.sleep(self.delay)
                 if way in self._held:
+                    if data:
+                        writer.write(data[: self._passes])
+                        data, self._passes = data[self._passes :], max(0, self._passes - len(data))
+                        if not data:
+                            continue
                     self.holds.set()
                     await self._goes_on.wait()
                 call.broken.update({way} & self._lost)

@@ -15,7 +15,9 @@ from journal.lines import by_line, line_to_database
 from journal.test_together import Round, asked
 
 from payments_async.journal import Journal, JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal._postgres import _connection
 from payments_async.journal._postgres._database import PostgresDatabase
+from payments_async.journal._statements._entries import Commit
 from payments_async.journal.contract import Chunk, Evidence, NotPermitted, Outcome, Permit, Placed
 
 FAR = 0.1  # seconds that the line takes, each way
@@ -227,6 +229,60 @@ async def test_a_large_commit_is_as_safe(schema: str) -> None:
         assert 402 == (await journal.progress()).counts[State.SENDING]
 
 
+async def test_orders_that_are_put_again_and_again(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Are not the usual, and cost the server no memory: what it prepared it uses again, or forgets."""
+    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
+        await journal.open_outbox(SHOP, IDENTITY)
+        first = await journal.put(SHOP, order(0), owner="worker", permits=True)
+
+        async def rounds(numbers: range) -> int:
+            for number in numbers:
+                await journal.put(SHOP, order(number), owner="worker", chunk=first.chunk, permits=True)
+                again = await journal.put(SHOP, order(0), owner="worker", chunk=first.chunk, permits=True)
+                assert not again.is_new
+            return int(await prepared(journal))
+
+        few = await rounds(range(1, 20))
+        assert few + 20 > await rounds(range(20, 60))
+        monkeypatch.setattr(_connection, "_KEPT", 10)
+        assert few + 20 > await rounds(range(60, 80))
+
+
+async def prepared(journal: Journal) -> int:
+    """Statements that the session keeps by which a journal writes."""
+
+    def counted(commit: Commit) -> int:
+        (count,) = commit.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+        return int(count)
+
+    return await journal._writer.submit("count", counted)
+
+
+@pytest.mark.slow
+async def test_whoever_stands_still_while_a_commit_leaves(schema: str) -> None:
+    """Keeps nobody waiting for longer than some seconds: the server has begun, and lets go of it."""
+    async with (
+        line_to_database(postgres.dsn()) as line,
+        PostgresJournal(by_line(postgres.dsn(), line), schema=schema) as still,
+        PostgresJournal(postgres.dsn(), schema=schema, busy_timeout=10.0) as other,
+    ):
+        await still.open_outbox(SHOP, IDENTITY)
+        first = await still.put(SHOP, order(0), owner="worker", permits=True)
+
+        def puts(numbers: range) -> list[Awaitable[Placed]]:
+            return [still.put(SHOP, order(n), owner="worker", chunk=first.chunk, permits=True) for n in numbers]
+
+        await asyncio.gather(*puts(range(1, 17)))
+        await asyncio.gather(*puts(range(17, 33)))
+        line.hold("up", after=8192)
+        asking = asyncio.gather(*puts(range(33, 49)), return_exceptions=True)
+        await line.holds.wait()
+        await other.pause(SHOP, who="a person", why="while it stands still")
+        await line.mend()
+        assert {JournalUnavailable} == {type(one) for one in await asking}
+        assert 33 == (await other.progress()).counts[State.SENDING]
+
+
 async def test_texts_that_the_server_does_not_take_as_they_are(schema: str) -> None:
     """A NUL, an apostrophe and a backslash in the words of an answer are kept as ever."""
     async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
@@ -292,6 +348,30 @@ async def test_a_whole_commit_that_arrives_late(schema: str) -> None:
         permit = await asking
         assert isinstance(permit, Permit)
         assert permit.at >= arrives  # it was asked for anew
+
+
+async def test_a_clock_that_is_set_back_while_a_connection_is_lost(
+    schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next commit waits for the lost one no longer than that could be made."""
+    async with (
+        line_to_database(postgres.dsn()) as line,
+        PostgresJournal(by_line(postgres.dsn(), line), schema=schema) as journal,
+    ):
+        await loaded(journal)
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await journal.permit(chunk, chunk.orders[0])
+        line.hold("up")
+        asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[1]))
+        await line.holds.wait()
+        clock = time.time
+        monkeypatch.setattr(time, "time", lambda: clock() - 20.0)
+        line.cut()
+        with pytest.raises(JournalUnavailable):
+            await asking
+        await line.mend()
+        assert await seconds_of(journal.permit(chunk, chunk.orders[1])) < 10.0
 
 
 @pytest.mark.slow

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -39,7 +41,10 @@ _SECRETS = frozenset(
 _HIDDEN = "***"
 _KEPT = 500  # prepared statements; there are about two hundred texts
 _NAMES = count(1)  # of prepared statements
-_AT_ONCE = 8192  # bytes of values that leave in one go, whatever room the line has
+_OURS = secrets.token_hex(4).encode()  # in them: a pooler may lend a session that knows those of another process
+_FORGOTTEN = psycopg.errors.InvalidSqlStatementName, psycopg.errors.FeatureNotSupported  # what they are, or their form
+_AT_ONCE = 8192  # bytes that leave in one go: libpq keeps no more for later
+_FRAME = 80  # bytes of the protocol around one statement
 _PLANNED_ANEW = 5.0  # seconds; in one, a batch grows by ten thousand orders, and all plans are made in a hundredth
 # PostgreSQL's text holds no NUL. Notifications with one are refused; in the words of an answer or of an error, which
 # are there to be read, its picture stands for it.
@@ -168,7 +173,7 @@ class PgConnection:
             psycopg.Error: Nothing was done, if the connection is still there.
             JournalUnavailable: The server has undone it.
         """
-        is_large = sum(len(value or b"") for one in statements for value in one.values) > _AT_ONCE
+        is_large = self._size_of([*statements, end]) > _AT_ONCE
         begun = [self._answers(statements[:1], is_apart=False)[0]] if is_large else []
         results = begun + self._answers([*statements[len(begun) :], end], is_apart=is_large)
         _check_committed(results[-1].command_status)
@@ -181,30 +186,46 @@ class PgConnection:
             is_apart: The server answers each by itself, also after one that has failed.
         """
         new: dict[tuple[str, tuple[int, ...]], bytes] = {}
-        if len(self._prepared) >= _KEPT:
-            self._prepared.clear()
         for one in statements:
             if (key := (one.sql, one.types)) not in self._prepared:
-                new.setdefault(key, b"usual_%d" % next(_NAMES))
+                new.setdefault(key, b"usual_%b_%d" % (_OURS, next(_NAMES)))
         try:
             results = self.raw.wait(_together(self.raw.pgconn, statements, self._prepared, new, is_apart=is_apart))
         except BaseException:
             self.raw.close()  # what the server makes of it is not to be known
             raise
+        for (key, name), result in zip(new.items(), results, strict=False):
+            if result.status == pq.ExecStatus.COMMAND_OK:
+                self._prepared[key] = name  # the server keeps it, whatever becomes of the transaction
         for result in results:
             if result.status not in _DONE:
-                self._prepared.clear()  # of those that are new, nobody knows which the server knows
-                raise psycopg.errors.error_from_result(result)
-        self._prepared |= new
+                error = psycopg.errors.error_from_result(result)
+                if isinstance(error, _FORGOTTEN):
+                    self._prepared.clear()
+                raise error
         return results[len(new) :]
+
+    def _size_of(self, statements: Sequence[Statement]) -> int:
+        """Bytes that leave for these, at most."""
+        new = {(one.sql, one.types) for one in statements} - self._prepared.keys()
+        parsed = sum(len(sql.encode()) + 6 * len(types) + _FRAME for sql, types in new)  # each mark grows to a number
+        return parsed + sum(_FRAME + sum(6 + len(value or b"") for value in one.values) for one in statements)
 
     def plan_anew(self) -> None:
         """Let go of the plans made a while ago, between two transactions."""
         now = self._clock()
         is_idle = self.raw.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        if is_idle and len(self._prepared) >= _KEPT:
+            self._forget()
         if is_idle and now - self._planned > _PLANNED_ANEW:
             self._planned = now
             self.raw.cursor().execute("DISCARD PLANS", prepare=False)
+
+    def _forget(self) -> None:
+        """Let the server forget what was prepared for ``together``: it would keep that as long as the connection."""
+        names, self._prepared = [name.decode() for name in self._prepared.values()], {}
+        with suppress(*_FORGOTTEN):  # it has forgotten them already
+            self.raw.cursor().execute("; ".join(f"DEALLOCATE {name}" for name in names), prepare=False)
 
     def commit(self) -> None:
         """Commit, with what goes with each commit.

@@ -156,8 +156,8 @@ class PostgresDatabase:
         self._attendant: Attendant | None = None
         self._was_open = False
         self._writing = 0  # the server's number for the session that writes
-        # Until when by its clock the server may still make a commit whose connection was lost: it may arrive yet. What
-        # was not granted by that is given back afterwards.
+        # Until when, in seconds that only grow, the server may still make a commit whose connection was lost: it may
+        # arrive yet. What was not granted by that is given back afterwards.
         self._under_way = 0.0
         self._is_lent = False  # a pooler has taken a session for somebody else
         # Those who write wait for each other by a lock that takes the right to write; any user of the database could
@@ -380,8 +380,7 @@ class PostgresDatabase:
 
     def _begun(self, connection: Connection, begin: str) -> float:
         assert isinstance(connection, PgConnection)
-        while (left := self._under_way - self._ahead - time.time()) > 0:
-            time.sleep(left)
+        time.sleep(max(0.0, self._under_way - time.monotonic()))
         now, is_durable, session = connection.exchange(begin)
         assert now is not None
         assert session is not None
@@ -420,11 +419,12 @@ class PostgresDatabase:
         in_time = f"{_NOW} BETWEEN CAST(? AS DOUBLE PRECISION) AND CAST(? AS DOUBLE PRECISION)"
         check = f"SELECT {_NOW}, 1 / CAST({durable} AND {in_time} AND pg_backend_pid() = ? AS INT)"
         values = (now - self.within, now + self.within, connection.session)
+        under_way = time.monotonic() + self.within
         try:
             moment, count = gathered.perform(self._locked, check, values, notify=connection.before_commit)
         except psycopg.Error as error:
             if connection.is_lost:
-                self._under_way = now + self.within
+                self._under_way = under_way
             elif not self.is_of_the_disk(error):
                 return None
             raise
