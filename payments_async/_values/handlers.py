@@ -17,7 +17,7 @@ from payments_async._values.deadlines import Deadlines
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
 from payments_async._values.tasks import Tasks
-from payments_async._values.tracebacks import masked_traceback, place_of
+from payments_async._values.tracebacks import masked_traceback, place_of, words_of
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class Router(ABC, Generic[K, T]):
         except (KeyboardInterrupt, GeneratorExit):
             raise  # the end of the process, or of this very handler
         except BaseException as error:  # noqa: BLE001 - whatever else a handler raises, the others go on
-            return await self._failed(route, fact, error, str(error))
+            return await self._failed(route, fact, error, words_of(error))
         return ()
 
     async def _failed(self, route: Route[K], fact: T, error: BaseException, words: str) -> Sequence[str]:
@@ -241,9 +241,12 @@ class Router(ABC, Generic[K, T]):
                 told = hook(failure)
                 if inspect.isawaitable(told):
                     await told
-        except asyncio.CancelledError:
+        except (KeyboardInterrupt, GeneratorExit):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the reason, the handler is run again all the same
+        except BaseException as error:  # whatever the reason, the handler is run again all the same
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
             why = error_text(error, self._private(failure.fact))
             self._log.error("an error hook failed: %s", why, extra={"handler": failure.handler, "error": why})
 
@@ -294,7 +297,7 @@ class Workers(Generic[T]):
 
 def error_text(error: BaseException, private: Sequence[str] = ()) -> str:
     """An exception in one line fit for a log: long numbers, e-mail addresses and these texts masked."""
-    return f"{type(error).__name__}: {redact(str(error), private)}"[:_LONGEST_ERROR]
+    return f"{type(error).__name__}: {redact(words_of(error), private)}"[:_LONGEST_ERROR]
 
 
 def _check_takes(call: Callable[..., object], given: int) -> None:

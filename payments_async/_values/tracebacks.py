@@ -26,13 +26,21 @@ def place_of(error: BaseException) -> str:
     return ""
 
 
+def words_of(error: BaseException) -> str:
+    """The text of an exception, though its class cannot write it."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 - it is an application's class
+        return f"its text cannot be had ({type(another).__name__})"
+
+
 def masked_traceback(error: BaseException, private: Sequence[str] = ()) -> str:
     """The traceback, and those of what it was raised from, with each exception's text masked and no source line."""
     parts = []
     for one in reversed(tuple(_chain(error))):
         frames = traceback.extract_tb(one.__traceback__)
         lines = [f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
-        parts.append("\n".join([*lines, f"{type(one).__qualname__}: {redact(str(one), private)}"]))
+        parts.append("\n".join([*lines, f"{type(one).__qualname__}: {redact(words_of(one), private)}"]))
     return "\n\n".join(parts)[-_LONGEST:]
 
 

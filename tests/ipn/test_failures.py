@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -117,6 +119,55 @@ async def test_a_hook_that_fails_or_hangs_changes_nothing(caplog: pytest.LogCapt
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert ["LookupError", "TimeoutError"] == [line.split(": ")[1] for line in said]
     assert "256772000017" not in "".join(said)
+
+
+async def cancels(failure: HandlerFailure) -> None:
+    """Waits for something that was cancelled."""
+    given_up = asyncio.get_running_loop().create_future()
+    given_up.cancel()
+    await given_up
+
+
+def ends_the_program(failure: HandlerFailure) -> None:
+    """Calls ``sys.exit``."""
+    sys.exit("no pager")
+
+
+@pytest.mark.parametrize("hook", [cancels, ends_the_program])
+async def test_a_hook_that_is_cancelled_or_exits_changes_nothing(
+    hook: Callable[[HandlerFailure], object], tmp_path: Path
+) -> None:
+    """The handler is run again, and the failure is on record meanwhile."""
+    async with SqliteJournal(tmp_path / "j.db") as journal:
+        receiver = Receiver(journal, US, policy=SOON)
+        receiver.error(hook)
+        failures = failing(receiver)
+        async with receiver:
+            await receiver.take(notification(), "", {}, "127.0.0.1")
+            assert (await failures.next()).handler == (await failures.next()).handler
+
+
+async def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
+    """Is told by its type; the handler is run again as after any other."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise LookupError
+
+    async with SqliteJournal(tmp_path / "j.db") as journal:
+        receiver, failures = Receiver(journal, US, policy=SOON), Failures()
+        receiver.error(failures.told.put)
+
+        @receiver.on(TransactionEvent)
+        async def paid(event: TransactionEvent) -> None:
+            raise Mute
+
+        async with receiver:
+            await receiver.take(notification(), "", {}, "127.0.0.1")
+            await failures.next()
+            again = await failures.next()
+    assert again.error.startswith("Mute in test_failures.py:")
+    assert "cannot be had (LookupError)" in again.traceback
 
 
 async def test_health_says_since_when_and_where_before_it_gives_up(tmp_path: Path) -> None:
