@@ -11,7 +11,7 @@ import attrs
 
 from payments_async._session.session import PaymentsSession, executor_of
 from payments_async._values.errors import AuthenticationFailed, PaymentsError
-from payments_async.journal import Journal
+from payments_async.journal import Journal, State
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Awaited, Entry
 from payments_async.outbox._brakes import Fuse, Meter, Pace
@@ -25,6 +25,7 @@ _log = logging.getLogger("payments_async")
 _FOREVER = float("inf")
 _QUEUED = 20  # single orders in this process's hands for each worker, beyond which any process may claim further ones
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
+_ANSWERS = (State.ACCEPTED, State.REJECTED)
 _GAP = 60.0  # seconds after the last thing that the journal knows, beyond which the list is read from there on
 _MARGIN = 600.0  # seconds before it, for the service's clock may be another one
 
@@ -166,14 +167,15 @@ class OrderSender:
         return f"the journal was copied or restored: {awaits.words(self.grace, self.interval)}"
 
     async def _known_until(self) -> float:
-        """Unix seconds of the last thing that the journal knows.
+        """Unix seconds until which the journal surely knows what was sent: of the last answer to an order, or list.
 
-        Long ago, nobody may have sent anything since; or the whole disk was put back to that moment, with all that
-        would tell, and what was sent since is forgotten.
+        If that is long ago, nothing was sent since; or the whole disk was put back to that moment, with all that would
+        tell, and what was sent since is forgotten. What a person did in the meantime, or a notification told, says
+        nothing of that.
         """
         sweeps = await self.journal.sweeps(self.name)
         looked = max((sweep.begun for sweep in sweeps if sweep.ended and sweep.problem is None), default=0.0)
-        return max(looked, await self.journal.last_change() / 1e6)
+        return max(looked, await self.journal.last_change(_ANSWERS) / 1e6)
 
     async def _send(self) -> None:
         """Have a crew work until it is closed or fails."""

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -137,20 +138,28 @@ async def test_a_folder_that_was_put_back_within_a_minute_on_a_machine_that_forg
         assert 5 == len(sandbox.ledger)
 
 
-async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path) -> None:
-    """Journal, mark and state folder are as they were a while ago: the gap alone tells, and the list is read first."""
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path, cancels: bool) -> None:
+    """Journal, mark and state folder are as they were a while ago: the gap alone tells, and the list is read first.
+
+    A person who cancels an order in the meantime tells nothing of what was sent.
+    """
     path, state, ahead = tmp_path / "journal.db", tmp_path / "state", 300.0
     async with Sandbox() as sandbox:
         async with opened(sandbox, path, state_folder=state) as (_, outbox):
             await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
             await outbox.pause("Ann", "lunch")
             await outbox.put(payout(WAITING))
+            await outbox.put(payout(8), not_before=datetime.now(UTC) + timedelta(days=1))
         snapshot = files_in(tmp_path)
         async with opened(sandbox, path, state_folder=state) as (_, outbox):
             await outbox.resume("Ann", "back")
             await outbox.pay(payout(AFTER), timeout=A_MINUTE)
             await outbox.pay(payout(WAITING), timeout=A_MINUTE)
         bring_back(tmp_path, snapshot)
+        async with SqliteJournal(path, state_folder=state, clock=lambda: time.time() + ahead) as journal:
+            if cancels:
+                await journal.cancel(payout(8).request_id, who="Ann", why="put by mistake")
         async with (
             SqliteJournal(path, state_folder=state) as journal,
             session(sandbox) as payments,

@@ -1266,9 +1266,9 @@ class Journal:
         """
         return await self._submit("forget_changes", _changes.forget, outbox, state, who, why)
 
-    async def last_change(self) -> int:
-        """The newest id, or 0."""
-        return await self._read(_changes.last)
+    async def last_change(self, states: Collection[State] = ()) -> int:
+        """The newest id of all changes, or of those to these states; 0 where there are none."""
+        return await self._read(_changes.last, states)
 
     async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
         """Changes with a higher id than this, lowest first, whatever handles them; of one outbox or of any."""

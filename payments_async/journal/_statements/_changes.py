@@ -100,10 +100,11 @@ def forget(commit: Commit, outbox: str, state: State, who: str, why: str) -> int
     return _deliveries.let_go(commit, OUTBOX, _topic(outbox, state))
 
 
-def last(connection: Connection) -> int:
-    """The newest id."""
-    (number,) = connection.execute("SELECT max(id) FROM change").fetchone()
-    return number or 0
+def last(connection: Connection, states: Collection[State] = ()) -> int:
+    """The newest id, of changes to these states or of all; 0 where there are none."""
+    chosen = f" WHERE state {among(states)}" if states else ""
+    found = connection.execute(f"SELECT id FROM change{chosen} ORDER BY id DESC LIMIT 1").fetchone()  # noqa: S608
+    return 0 if found is None else int(found[0])
 
 
 def after(connection: Connection, outbox: str | None, number: int, limit: int) -> Sequence[Change]:
