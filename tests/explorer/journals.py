@@ -15,7 +15,7 @@ from payments_async.journal._engine._writer import Writer, _deliver, _Operation
 from payments_async.journal._records import Remains
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
-from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._entries import Commit, add_amounts
 
 T = TypeVar("T")
 Image: TypeAlias = tuple[tuple[tuple[Any, ...], ...], ...]  # the rows of each table of ``TABLES``
@@ -53,6 +53,7 @@ class MemoryDatabase(SqliteDatabase):
         super().__init__(Path("explored.db"), state_folder=None, busy_timeout=0.0, clock=lambda: moment.now)
         self._moment = moment
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=1000)
+        self.connection.create_function("add_amounts", 2, add_amounts, deterministic=True)
         _opening.migrate(self.connection, new=True)
         self.connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ''), ('commits', '0')")
         self.begin_changes(self.connection)
