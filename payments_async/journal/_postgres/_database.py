@@ -28,7 +28,7 @@ from payments_async.journal._machine._memory import Memory, StateFolder
 from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection, connected, shown, without_nul
-from payments_async.journal._postgres._exchange import Exchange
+from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
 from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._postgres._sessions import NOT_OURS, is_own
@@ -397,13 +397,13 @@ class PostgresDatabase:
         assert isinstance(connection, PgConnection)
         connection.commit()
 
-    def gathering(self, connection: Connection, /) -> Exchange | None:
+    def gathering(self, connection: Connection, /) -> GatheredCommit | None:
         """What gathers the statements of a commit, so that they leave together."""
         assert isinstance(connection, PgConnection)
         with suppress(psycopg.Error):  # one that is lost meanwhile shows it here, before anything was sent
             if not self._is_lent and not connection.is_lost:
                 connection.plan_anew()
-        return None if self._is_lent or connection.is_lost else Exchange(connection)
+        return None if self._is_lent or connection.is_lost else GatheredCommit(connection)
 
     def perform(self, commit: Commit, gathered: Gathered, /) -> Callable[[], None] | None:
         """Make a whole commit in one exchange; ``None`` where nothing was done, as something is out of the usual.
@@ -411,7 +411,7 @@ class PostgresDatabase:
         Raises:
             psycopg.Error: As ``commit``.
         """
-        assert isinstance(gathered, Exchange)
+        assert isinstance(gathered, GatheredCommit)
         connection = gathered.by
         is_counted = self._identity.gather_seal(commit, gathered)
         now = commit.now if self._clock is None else time.time() + self._ahead

@@ -14,7 +14,7 @@ from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_ol
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
 from payments_async.journal._machine._memory import Anchor, Memory
 from payments_async.journal._postgres._connection import PgConnection
-from payments_async.journal._postgres._exchange import Exchange
+from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database, Unforeseen
@@ -219,7 +219,7 @@ class Identity:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return count
 
-    def gather_seal(self, commit: Commit, exchange: Exchange) -> bool:
+    def gather_seal(self, commit: Commit, exchange: GatheredCommit) -> bool:
         """Let what ``seal`` does go along with a commit; tells whether it is counted. Raises ``Unforeseen``."""
         if not (commit.moves or commit.is_counted or commit.last):
             if commit.has_claimed:

@@ -23,7 +23,7 @@ _NAMES = {_INT: "BIGINT", _FLOAT: "DOUBLE PRECISION", _BYTES: "BYTEA", _INFERRED
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
 
 
-class Exchange:
+class GatheredCommit:
     """The statements of one commit, as they are gathered.
 
     Attributes:
