@@ -2,6 +2,7 @@
 
 import csv
 import io
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ async def paid(here: World, path: Path) -> Batch:
     here.sandbox.script(Fault.REFUSED, on="payout", request_id="RUN-2")
     await run_batch(here.payments, here.journal, "november", batch.orders)
     return batch
+
+
+def names_in(folder: Path) -> set[str]:
+    """What lies in a folder."""
+    return {path.name for path in folder.iterdir()}
 
 
 async def test_a_table_comes_back_as_it_was_with_five_columns_more(tmp_path: Path) -> None:
@@ -68,6 +74,23 @@ async def test_a_workbook_comes_back_with_amounts_that_can_be_summed(tmp_path: P
     )
     assert told["Transaction"]
     assert "refused: not paid" in second
+
+
+async def test_what_a_workbook_cannot_hold_is_not_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text too long for a cell, as a row too many: it is told, nothing is left, and a table holds all of it."""
+    pytest.importorskip("xlsxwriter")
+    (meanwhile := tmp_path / "meanwhile").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(meanwhile))
+    path = tmp_path / "n.csv"
+    write_csv(path, *(one | {"Department": "x" * 32_768} for one in PEOPLE))
+    async with world(tmp_path) as here:
+        batch = await paid(here, path)
+        with pytest.raises(ValueError, match=r"row 2 is more than a workbook holds; name a file ending in \.csv"):
+            await returned_file(here.journal, "november", batch, tmp_path / "back.xlsx")
+        assert {"n.csv", "meanwhile"} == {name for name in names_in(tmp_path) if not name.startswith("j")}
+        assert set() == names_in(meanwhile)
+        written = await returned_file(here.journal, "november", batch, tmp_path / "back.csv")
+    assert 3 * 32_768 < written.path.stat().st_size
 
 
 async def test_json_lines_have_no_cells_to_stand_beside(tmp_path: Path) -> None:

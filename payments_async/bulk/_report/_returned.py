@@ -7,6 +7,7 @@ import csv
 import io
 import os
 import re
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from decimal import Decimal
@@ -64,7 +65,8 @@ async def returned_file(
 
     Raises:
         RunUnknown: The journal holds no such batch.
-        ValueError: The path is there or is the journal's, or the batch file is of JSON lines; nothing was written.
+        ValueError: The path is there or is the journal's, the batch file is of JSON lines, or a workbook cannot hold it
+            (1,048,576 rows, 32,767 characters in a cell); nothing was written.
         ImportError: XlsxWriter is not installed.
         BatchChanged: The batch file was changed since it was read.
         OSError: The file cannot be written.
@@ -152,19 +154,25 @@ def _workbook(file: IO[bytes], _delimiter: str) -> Iterator[Callable[[list[list[
         import xlsxwriter  # type: ignore[import-untyped,import-not-found,unused-ignore]  # has no types, or is not there
     except ImportError as error:
         raise ImportError(_NO_WRITER) from error
-    book: Any = xlsxwriter.Workbook(file, {"constant_memory": True})
-    sheet = book.add_worksheet()
+    sheet: Any
     at = 0
 
     def write(rows: list[list[str]]) -> None:
         nonlocal at
         for row in rows:
             for column, cell in enumerate(row):
+                left_out = 0
                 if isinstance(cell, NumberCell):
-                    sheet.write_number(at, column, float(Decimal(cell)))
+                    left_out = sheet.write_number(at, column, float(Decimal(cell)))
                 elif cell:
-                    sheet.write_string(at, column, cell)
+                    left_out = sheet.write_string(at, column, cell)
+                if left_out:
+                    raise ValueError(f"row {at + 1} is more than a workbook holds; name a file ending in .csv")
             at += 1
 
-    yield write
-    book.close()
+    with (
+        tempfile.TemporaryDirectory() as folder,  # rows lie there meanwhile, and would stay where something goes wrong
+        closing(xlsxwriter.Workbook(file, {"constant_memory": True, "tmpdir": folder})) as book,
+    ):
+        sheet = book.add_worksheet()
+        yield write
