@@ -87,15 +87,21 @@ class Reason:
 async def reasons(journal: Journal, batch_id: str, figure: str, progress: Progress) -> list[Reason]:
     """Why orders of a batch are not paid, or need a person: alike ones together, the greatest number first.
 
-    An order with a contradiction needs a person, however it stands. Of a state the first 10,000 orders are looked at.
+    An order with a contradiction needs a person, however it stands. Of a state the first 10,000 orders are looked at;
+    those after them are one reason, which says so.
     """
-    walks = [journal.entries(batch_id, one) for one in State if one.meaning.figure == figure and progress.counts[one]]
+    chosen = [one for one in State if one.meaning.figure == figure and progress.counts[one]]
+    walks = [(journal.entries(batch_id, one), one, progress.counts[one]) for one in chosen]
     if is_need := figure == "needs a person":
-        walks = [journal.conflicts(batch_id), *walks]
+        walks = [(journal.conflicts(batch_id), State.PARKED, progress.conflicts), *walks]
     found: dict[tuple[str, str], Reason] = {}
     contradicted = set[str]()
-    for walk in walks:
-        entries = [one for one in await first(walk, _LOOKED_AT) if one.request_id not in contradicted]
+    for walk, state, count in walks:
+        looked = await first(walk, _LOOKED_AT)
+        if len(looked) == _LOOKED_AT < count:
+            words = f"after the first {_LOOKED_AT:,}, with reasons that are not counted here"
+            found[state, words] = Reason(state=state, words=words, orders=count - _LOOKED_AT)
+        entries = [one for one in looked if one.request_id not in contradicted]
         tries = {} if is_need else await later_tries(journal, [one.request_id for one in entries])
         for entry in entries:
             words = _tried_again(tries.get(entry.request_id)) or _refusal(entry)
@@ -132,9 +138,9 @@ def show_reasons(screen: Screen, title: str, style: str, found: Sequence[Reason]
     screen.say(f"\n[bold {style}]{title}: {sum(one.orders for one in found):,}[/]")
     for one in found[:_REASONS]:
         screen.hanging(f"{one.orders:>7,} ", quoted(f"{one.state}: {shortened(one.words)}"))
-        names = [_named(screen, entry) for entry in one.first[:_EXAMPLES]]
-        more = f" and {one.orders - len(names):,} more" if one.orders > len(names) else ""
-        screen.hanging(" " * 8, f"[dim]{quoted(', '.join(names))}{more}[/]")
+        if names := [_named(screen, entry) for entry in one.first[:_EXAMPLES]]:
+            more = f" and {one.orders - len(names):,} more" if one.orders > len(names) else ""
+            screen.hanging(" " * 8, f"[dim]{quoted(', '.join(names))}{more}[/]")
     if rest := found[_REASONS:]:
         screen.say(f"{sum(one.orders for one in rest):>7,} for {counted(len(rest), 'other reason')}")
 

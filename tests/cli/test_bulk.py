@@ -11,6 +11,7 @@ import pytest
 from bulk.files import row, write_csv
 from cli.commands import NO_SERVICE, Run
 
+from payments_async._cli import batch_state
 from payments_async.bulk import sample_payroll
 from payments_async.journal import News, SqliteJournal
 from payments_async.journal.contract import Evidence
@@ -486,6 +487,20 @@ async def test_what_was_not_paid_is_named_with_the_reason(
         unpaid["orders"],
         [one["request_id"] for one in unpaid["first"]],
     )
+
+
+async def test_reasons_that_are_not_counted_are_told(
+    run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a state so many orders are looked at; how many there are beyond that is said, to people and machines."""
+    monkeypatch.setattr(batch_state, "_LOOKED_AT", 2)
+    sandbox.script(Fault.REFUSED, on="payout", times=3)
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
+    words = "after the first 2, with reasons that are not counted here"
+    assert f"1 rejected: {words}" in (await run("bulk", "status", *sent)).said
+    found = json.loads((await run("bulk", "status", *sent, "--json")).out)["not_paid"]
+    assert [2, 1] == [one["orders"] for one in found]
+    assert words == found[1]["why"]
 
 
 async def test_each_help_has_an_example_and_the_group_its_exit_statuses(run: Run) -> None:
