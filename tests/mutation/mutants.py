@@ -1272,6 +1272,13 @@ MUTANTS = (
         "    return None\n",
     ),
     Mutant(
+        "gap-filled-by-what-a-person-did",
+        SENDING,
+        "only an answer to an order, or a list, tells until when the journal knows what was sent",
+        "self.journal.last_change(_ANSWERS)",
+        "self.journal.last_change()",
+    ),
+    Mutant(
         "outbox-does-not-look-after-a-gap",
         SENDING,
         "an outbox looks again after a gap: a snapshot may have been put back",
