@@ -43,8 +43,11 @@ class Lent:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
+                except Exception as error:  # noqa: BLE001 - it is raised where it was asked
                     future.set_exception(error)
+                except BaseException as error:  # ctrl-c, or the end of a server's worker: it would end the loop too
+                    future.set_exception(RuntimeError(f"the thread was interrupted ({type(error).__name__})"))
+                    raise
 
 
 class HomeLoop:
@@ -98,6 +101,9 @@ class HomeLoop:
                 raise
             future.cancel()
             raise TimeoutError("the event loop of another thread has not answered in time") from error
+        except BaseException:
+            future.cancel()  # where it was interrupted, nobody waits for it
+            raise
 
 
 @contextmanager

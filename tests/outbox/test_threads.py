@@ -207,6 +207,29 @@ async def test_a_transaction_that_waits_keeps_nobody_else_waiting(begin: Any, sh
         assert sorted(ids(range(2))) == sorted(here.executions())
 
 
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_a_thread_that_is_interrupted_within_a_statement(
+    interrupt: type[BaseException], shop: Bank, tmp_path: Path
+) -> None:
+    """Ctrl-C, or a server that ends its worker, is raised there alone: the outbox works on, and closes."""
+
+    class Interrupted(psycopg.Connection):
+        def wait(self, *_: object, **__: object) -> Any:
+            raise interrupt
+
+    who = Credentials(app_key="key", app_password="password", user_id="user")
+    payments, journal = PaymentsSession("http://127.0.0.1:1", who), PostgresJournal(shop.dsn, schema=shop.journal)
+    outbox = Outbox(payments, journal, works=False, settles=False)
+    with outbox.in_thread(journal, payments):
+        with psycopg.connect(shop.dsn) as connection:
+            connection.execute("SELECT 1")
+            connection.__class__ = Interrupted
+            with pytest.raises(interrupt):
+                outbox.put_sync(payout(0), connection=connection)
+            connection.__class__ = psycopg.Connection
+        assert State.PLANNED is outbox.put_sync(payout(0), timeout=10.0).state
+
+
 async def test_a_connection_in_the_wrong_place(shop: Bank, tmp_path: Path) -> None:
     """Each kind names where the other one goes; a file has no transactions to share."""
     async with desk(shop) as here:
