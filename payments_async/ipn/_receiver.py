@@ -40,6 +40,7 @@ E_co = TypeVar("E_co", bound=TransactionEvent, covariant=True)
 R = TypeVar("R", bound=Awaitable[object])
 H = TypeVar("H", bound=Callable[[TransactionEvent], Awaitable[object]])
 X = TypeVar("X", bound=ErrorHook)
+_RAW = "the raw body, in bytes, such as Flask's request.get_data()"
 
 
 class Registration(Protocol[E_co]):
@@ -262,6 +263,7 @@ class Receiver:
             certificate: The client's TLS certificate (DER), for a verifier.
             rewritten: Believe ``peer`` though the headers name the same address: a server that you trust put it there.
         """
+        check_instance("body", body, bytes, _RAW)
         known, peer = _headers(headers), peer or UNIX_SOCKET
         return await self._intake.receive(
             method, token, body, query, known, peer, lambda: certificate, may_be_rewritten=not rewritten
@@ -323,6 +325,7 @@ class Receiver:
         Raises:
             RequestRefused: Send its ``answer``.
         """
+        check_instance("body", body, bytes, _RAW)
         intake, known, peer = self._intake, _headers(headers), peer or UNIX_SOCKET
         sender = intake.screen("POST", token, peer, known, may_be_rewritten=not rewritten)
         if not isinstance(sender, Answer) and len(body) > intake.max_body:

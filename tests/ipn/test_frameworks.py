@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import io
 import subprocess
 import sys
 import threading
@@ -130,6 +131,30 @@ def test_a_wsgi_server(tmp_path: Path) -> None:
         assert 400 == asked(f"{below}?transactionId=another", notification("t-2"))[0]
         assert (200, 404) == (asked(f"{below}/health")[0], asked(f"{url}/ipn/health")[0])
         assert ["t-1"] == heard.ids()
+
+
+def test_a_length_that_no_body_has() -> None:
+    """A WSGI server hands over whatever number came: it is too large, or unreadable, and raises nothing."""
+    receiver = Receiver(senders=US)
+    told: list[str] = []
+
+    def answered(length: str) -> str:
+        body = io.BytesIO(b"x" * 70_000)
+        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "", "REMOTE_ADDR": US[0], "wsgi.input": body}
+        list(receiver.wsgi()(environ | {"CONTENT_LENGTH": length}, lambda status, _: told.append(status[:3])))
+        return told[-1]
+
+    with receiver.in_thread():
+        lengths = ("9" * 5000, "0" * 5000 + "70000", "-1", "1_0")
+        assert ["413", "413", "400", "400"] == [answered(one) for one in lengths]
+
+
+async def test_a_body_that_is_no_bytes() -> None:
+    """A text that a framework has read: it is told which one is meant."""
+    receiver = Receiver(senders=US)
+    for taken in (receiver.take, receiver.verify_sender):
+        with pytest.raises(TypeError, match="body: expected the raw body, in bytes"):
+            await taken(notification().decode(), "", {}, "127.0.0.1")  # type: ignore[operator]
 
 
 def test_many_threads_hand_in_at_once(tmp_path: Path) -> None:
