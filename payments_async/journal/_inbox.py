@@ -127,7 +127,8 @@ class Backlog:
     Attributes:
         failing: How many a handler has failed with that is run again.
         failing_since: When the first of these came (Unix seconds).
-        failure: Which handler failed with it last, and where, masked.
+        failure: Which handler failed with it last, with which type of exception, and where. Not in which words: these
+            may name persons, and stay in the log.
         unconfirmed: Events that are no evidence until the service's record bears them out.
         reported: Events from somebody who is not known to be a sender.
     """

@@ -170,6 +170,26 @@ async def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
     assert "cannot be had (LookupError)" in again.traceback
 
 
+async def test_health_shows_no_words_of_an_exception(tmp_path: Path) -> None:
+    """Anybody may ask for it, and a library's words may name persons: type and place are told, words are logged."""
+    async with SqliteJournal(tmp_path / "j.db") as journal:
+        receiver, failures = Receiver(journal, US, policy=LATER), Failures()
+        receiver.error(failures.told.put)
+
+        @receiver.on(TransactionEvent, name="shop.paid")
+        async def paid(event: TransactionEvent) -> None:
+            raise LookupError("no row: [parameters: {'name': 'Grace Akello'}]")
+
+        async with receiver:
+            await receiver.take(notification(), "", {}, "127.0.0.1")
+            failure = await failures.next()
+            async with asyncio.timeout(60):
+                while not (told := json.loads((await receiver.health()).body))["failing"]:  # noqa: ASYNC110 - it is on its way
+                    await asyncio.sleep(0.01)
+    assert told["trouble"].endswith(f" UTC (1 wait for it): shop.paid: LookupError in {failure.place}")
+    assert "Grace Akello" in failure.error
+
+
 async def test_health_says_since_when_and_where_before_it_gives_up(tmp_path: Path) -> None:
     """Any process reads it in the journal; once the handler succeeds it is over."""
     async with SqliteJournal(tmp_path / "j.db") as journal:

@@ -212,7 +212,7 @@ class Counted(NamedTuple):
         first: What the first that waits is about.
         failing: Of those that wait, how many a handler has failed with.
         failed: What the first of these is about.
-        error: What its last failure was.
+        error: What its last failure was: the handler, the type and the place.
     """
 
     pending: int
@@ -237,7 +237,9 @@ def count(connection: Connection, queue: str, topics: Sequence[str] | None = Non
     ).fetchone()
     of = "SELECT error FROM delivery WHERE queue = ? AND about = ?"
     error = None if failed is None else connection.execute(of, (queue, failed)).fetchone()
-    return Counted(pending, dead, first, failing, failed, None if error is None else error[0])
+    # anybody may be shown it: the words of an exception, which may name persons, stay in the row
+    place = None if error is None else ": ".join(error[0].split(": ")[:2])
+    return Counted(pending, dead, first, failing, failed, place)
 
 
 def marked(sql: str, ids: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
