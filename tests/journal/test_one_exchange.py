@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from journal import postgres
 from journal.factories import BATCH, IDENTITY, Clock, delivery, event, loaded, order, permitted, transaction_id
 from journal.lines import by_line, line_to_database
 from journal.test_together import Round, asked
 
-from payments_async.journal import Journal, JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal import Journal, JournalBehind, JournalUnavailable, News, PostgresJournal, State
 from payments_async.journal._postgres import _connection
 from payments_async.journal._postgres._database import PostgresDatabase
 from payments_async.journal._statements._entries import Commit
@@ -372,6 +374,28 @@ async def test_a_clock_that_is_set_back_while_a_connection_is_lost(
             await asking
         await line.mend()
         assert await seconds_of(journal.permit(chunk, chunk.orders[1])) < 10.0
+
+
+async def test_another_process_has_found_that_the_journal_was_restored(schema: str, tmp_path: Path) -> None:
+    """What was registered for a commit that the server has undone then is not taken for what was sent before."""
+    opens = partial(PostgresJournal, postgres.dsn(), schema=schema, state_folder=tmp_path)
+    async with opens() as finds, opens() as other:
+        for journal in (finds, other):
+            await journal.open_outbox(SHOP, IDENTITY)
+        placed = await other.put(SHOP, order(0), owner="other", permits=True)
+        for number in (1, 2):
+            await other.put(SHOP, order(number), owner="other", chunk=placed.chunk, permits=True)
+        for number in (10, 11, 12):
+            await finds.put(SHOP, order(number))
+        with psycopg.connect(postgres.dsn(), autocommit=True) as server:
+            server.execute(
+                f"""UPDATE "{schema}".meta SET value = CAST(CAST(value AS BIGINT) - 3 AS TEXT)
+                WHERE key = 'commits'""".encode()  # noqa: S608 - a name of ours
+            )
+        with pytest.raises(JournalBehind):
+            await finds.put(SHOP, order(13))
+        placed = await other.put(SHOP, order(3), owner="other", chunk=placed.chunk, permits=True)
+        assert (State.PLANNED, None) == (placed.entry.state, placed.permit)
 
 
 @pytest.mark.slow

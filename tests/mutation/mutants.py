@@ -921,8 +921,8 @@ MUTANTS = (
         "put-ignores-a-restoration",
         PUTS,
         "the registry hears that the journal was restored",
-        "register(ids, adopting, None if found is None else found[0]).items()",
-        "register(ids, adopting, None).items()",
+        "register(ids, adopting, None if found is None else found[0], commit.of).items()",
+        "register(ids, adopting, None, commit.of).items()",
     ),
     Mutant(
         "put-sends-what-it-adopts",

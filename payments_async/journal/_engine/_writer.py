@@ -246,6 +246,7 @@ class Writer:
                 gathered=gathered,
                 known=self._known,
                 within=self._database.within,
+                of=group,
             )
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
@@ -272,6 +273,7 @@ class Writer:
                 service_clock=self.service_clock,
                 leased=self.leased,
                 known=self._known,
+                of=group,
             )
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import platformdirs
 
@@ -359,16 +359,39 @@ class Registry:
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
         return {}
 
-    def put(self, loading: Loading, request_ids: Sequence[str]) -> dict[str, Holder]:
-        """Register single orders that no other batch may have sent; tells of the others which batch holds them."""
+    def put(
+        self, loading: Loading, request_ids: Sequence[str], undone: Undone | None = None
+    ) -> tuple[dict[str, Holder], frozenset[str]]:
+        """Register single orders that no other batch may have sent.
+
+        Args:
+            undone: What was registered first for a commit that was undone: it was never sent.
+
+        Returns:
+            Which batch holds those that others may have sent; and the keys of those that were not registered before,
+            as far as that is known: all of them, or none.
+        """
         with self._writing():
+            if undone is not None:
+                self._rename(undone, loading)
             others = self._others(loading, request_ids)
             held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
             taken = self._take(loading, [one for one in others if one[0] not in held])
             mine = [request_id for request_id in request_ids if request_id not in held]
             added = sum(self._add(loading, mine[first : first + _ROWS]) for first in range(0, len(mine), _ROWS))
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
-        return held
+        keys = frozenset(map(plain_id, request_ids))
+        return held, keys if added == len(keys) else frozenset()
+
+    def _rename(self, undone: Undone, loading: Loading) -> None:
+        """Let orders that a batch has registered first, and never sent, be another one's of the same journal."""
+        for key in undone.keys:
+            moved = self._connection.execute(
+                "UPDATE request SET batch = ? WHERE account = ? AND request_id = ? AND batch = ?",
+                (loading.id, loading.account, key, undone.loading.id),
+            ).rowcount
+            for number, count in ((undone.loading.id, -moved), (loading.id, moved)):
+                self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (count, number))
 
     def adopt(self, loading: Loading, request_ids: Sequence[str]) -> None:
         """Let orders that other batches may have sent be those of a batch for adopted ones, and as old as they are.
@@ -575,6 +598,19 @@ def _since(run: str, *, end: bool = False) -> str:
     return f"{run}{'A' if end else '@'}"
 
 
+class Undone(NamedTuple):
+    """What was registered first for a commit that may be undone.
+
+    Attributes:
+        of: What is done in that commit, as ``Commit.of``.
+        keys: Of the orders, as they are registered.
+    """
+
+    of: object
+    loading: Loading
+    keys: frozenset[str]
+
+
 class PutRegistrar:
     """Registers the single orders of an outbox, under another name since its journal was last found to be restored.
 
@@ -603,9 +639,10 @@ class PutRegistrar:
         self._identity = identity
         self._clock = clock
         self._loadings: dict[float | None, Loading] = {}
+        self._last: Undone | None = None
 
     def __call__(
-        self, request_ids: Sequence[str], adopted: Collection[str], doubted_at: float | None
+        self, request_ids: Sequence[str], adopted: Collection[str], doubted_at: float | None, of: object
     ) -> Mapping[str, HeldElsewhere]:
         """Register orders that the journal does not hold as its own; which of them may have been sent already.
 
@@ -613,9 +650,13 @@ class PutRegistrar:
             adopted: Those that a person takes over from another batch. They are registered under a name of their own:
                 where this journal forgets such an order, or never keeps it, it is still one that may have been sent.
             doubted_at: When the journal was last found to be copied or restored, if ever.
+            of: What is done in the commit. Where it is done anew, as another process has found meanwhile that the
+                journal was restored, what was registered first a moment ago was never sent.
         """
-        loading = self.loading(doubted_at)
-        held = self._registry.put(loading, request_ids)
+        loading, last = self.loading(doubted_at), self._last
+        undone = last if last is not None and last.of is of is not None and last.loading.id != loading.id else None
+        held, new = self._registry.put(loading, request_ids, undone)
+        self._last = Undone(of, loading, new)
         if taken := [request_id for request_id in held if request_id in adopted]:
             self._registry.adopt(self._adopting(), taken)
         return {

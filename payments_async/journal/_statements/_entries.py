@@ -118,6 +118,7 @@ class Commit:
         has_claimed: A chunk came into other hands, who send what its rows call planned.
         changed: An order whose row it wrote, the last of them; it names ``now`` as the time of that.
         latest: The latest moment that it can be by the database's clock: a lease that is good then is good.
+        of: What is done in it; of two commits the same where the first was undone, and the second does it anew.
 
     Args:
         gathered: In place of the connection, where the statements are to leave for the database together.
@@ -128,7 +129,7 @@ class Commit:
 
     __slots__ = (
         *("_crash_at", "_gathered", "_known", "connection", "database", "execute", "latest", "leased"),
-        *("changed", "has_claimed", "is_counted", "is_milestone", "moves", "nameless", "now", "permit_at"),
+        *("changed", "has_claimed", "is_counted", "is_milestone", "moves", "nameless", "now", "of", "permit_at"),
     )
 
     def __init__(
@@ -143,8 +144,10 @@ class Commit:
         gathered: Gathered | None = None,
         known: MutableMapping[Hashable, Any] | None = None,
         within: float = 0.0,
+        of: object = None,
     ) -> None:
         self.leased = leased
+        self.of = of
         self.now = now
         self.latest = now + within
         self._gathered = gathered

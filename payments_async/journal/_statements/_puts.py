@@ -96,13 +96,14 @@ class Registrar(Protocol):
         """Raise ``HeldElsewhere`` where another journal has adopted orders of the outbox."""
 
     def __call__(
-        self, request_ids: Sequence[str], adopted: Collection[str], doubted_at: float | None, /
+        self, request_ids: Sequence[str], adopted: Collection[str], doubted_at: float | None, of: object, /
     ) -> Mapping[str, HeldElsewhere]:
         """Register new request ids; which of them may have been sent, adopted ones too.
 
         Args:
             adopted: Those of them that a person adopts.
             doubted_at: When the journal was last found to be copied or restored.
+            of: As ``Commit.of``: what a commit that was undone has registered first is not held by another one.
         """
 
 
@@ -263,7 +264,7 @@ def _refused(
         found = commit.finds_as_before("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,))
         register = requests[-1].register
         assert register is not None
-        for request_id, error in register(ids, adopting, None if found is None else found[0]).items():
+        for request_id, error in register(ids, adopting, None if found is None else found[0], commit.of).items():
             if (adopted := adopting.get(request_id)) is None:
                 refused[plain_id(request_id)] = error
             else:
