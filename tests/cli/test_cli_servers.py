@@ -164,7 +164,7 @@ async def test_a_notification_is_kept_in_the_journal(run: Run, tmp_path: Path) -
         await line_with(process.stderr, "1 notification heard")
         assert 0 == await asyncio.wait_for(process.wait(), 60)
     listed = await run("ipn", "list", "--journal", journal, "--json")
-    known = {"pending": 0, "dead": [], "dubious": [], "of_unknown_orders": 1}
+    known = {"pending": 0, "failing": 0, "trouble": None, "dead": [], "dubious": [], "of_unknown_orders": 1}
     assert (0, known) == (listed.status, json.loads(listed.out))
     assert 0 == (await run("ipn", "replay", "--journal", journal)).status
     missing = await run("ipn", "replay", "99", "--journal", journal)
