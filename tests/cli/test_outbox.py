@@ -459,7 +459,7 @@ async def test_status_tells_since_when_handlers_fail(run: Run, sandbox: Sandbox,
     assert (0, True) == (ran.status, "handlers fail since" in ran.said)
     assert "KeyError in shop.py:31" in ran.said
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert (1, "shop.paid: KeyError in shop.py:31: '***'") == (told["handlers"]["failing"], told["handlers"]["failure"])
+    assert (1, "shop.paid: KeyError in shop.py:31") == (told["handlers"]["failing"], told["handlers"]["failure"])
 
 
 async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payroll: str) -> None:
