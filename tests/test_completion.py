@@ -9,6 +9,12 @@ import payments_async
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def parsed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache for each process that tests: Jedi reads a file that another process is still writing."""
+    monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path_factory.getbasetemp() / "jedi"))
+
+
 def completed(code: str) -> set[str]:
     """What an editor offers at the end of a program."""
     return {one.name for one in jedi.Script(code).complete()}
