@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from bulk.files import csv_text, row, write_csv, write_workbook
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from payments_async import PayoutOrder
@@ -243,6 +243,7 @@ def test_delimiter_is_the_one_that_makes_sense_of_the_header(delimiter: str, hea
 
 
 @given(st.lists(st.text(max_size=20), max_size=20))
+@example(["ID", "I\x1fD"])
 def test_any_header_can_be_matched(headings: list[str]) -> None:
     """Each heading is known, unknown, doubled or blank, and none is lost."""
     columns = Naming({}).columns(1, headings)

@@ -158,7 +158,7 @@ class Columns:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Headings that no column is known by; blank headings are not among them."""
-        doubled = {heading for headings in self.doubled.values() for heading in headings}
+        doubled = {harmless(redact(heading.strip())) for headings in self.doubled.values() for heading in headings}
         return tuple(one.heading for one in self.used if one.column is None and one.heading not in doubled)
 
     @property
