@@ -19,7 +19,7 @@ from payments_async._cli.profiles import SETTINGS
 from payments_async._wire.quirks import TOLD
 from payments_async._wire.status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async.ipn import TransactionConflict, read_notification
-from payments_async.journal import News
+from payments_async.journal import Signal
 from payments_async.journal.contract import next_state
 from payments_async.sandbox import Fault, Quirks
 from payments_async.sandbox._faults import OPTIONS
@@ -198,8 +198,8 @@ def test_the_page_of_states_has_all_of_them() -> None:
 def test_the_page_of_states_says_which_follows_which() -> None:
     """Its second table is what the table of states answers to all that can be learned of an order."""
     follow: dict[State, set[State]] = {}
-    for state, news in itertools.product(State, News):
-        found = next_state(state, news)
+    for state, signal in itertools.product(State, Signal):
+        found = next_state(state, signal)
         if not found.conflict and found.state is not state:
             follow.setdefault(state, set()).add(found.state)
     of_page = zip(
@@ -217,7 +217,7 @@ def test_the_page_of_events_has_all_of_them() -> None:
     rows = zip(*(plain(columns("events", column, heading="Kinds")) for column in range(4)), strict=True)
     codes = {str(code): row for code, row in STATUS_CODES.items()} | {"any other": UNRECOGNISED}
     assert [
-        (row.event, code, "yes" if row.is_final else "no", next_state(State.SENDING, News(row.news)).state.value)
+        (row.event, code, "yes" if row.is_final else "no", next_state(State.SENDING, Signal(row.signal)).state.value)
         for code, row in codes.items()
     ] == list(rows)
 

@@ -45,21 +45,20 @@ PINNED = {
         UNIX_SOCKET UnreadableNotification Verifier read_notification serve serving
     """,
     "payments_async.journal": """
-        Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
-        Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
-        JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
-        JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost ListingDeadline LoadBusy Migration
-        News NotAJournal NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived
-        OrdersDiffer
-        PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
-        SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked Sweep UNPAID
-        UNSETTLED WrongAccount archive_orders copy_journal journal_at
+        Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Copied Entry FINAL Happening HeldElsewhere
+        Inconsistency IntegrityCheck Journal JournalBehind JournalClosed JournalCorrupt JournalError JournalFull
+        JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly JournalRefused JournalTooNew
+        JournalUnavailable JournalUnusable LeaseLost ListScan ListingDeadline LoadBusy Migration NotAJournal
+        NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
+        OutcomeWithHistory PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity
+        RunUnknown SecondJournal Signal Signature SqliteJournal State StateFolder StillWorked TakeoverAuthorisation
+        UNPAID UNSETTLED VerificationReport WrongAccount archive_orders copy_journal journal_at
     """,
     "payments_async.journal.contract": """
-        Arrival Awaited Backlog CRASH_POINTS Change Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Heard Hearing HeldUp Laid ListingWord Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed
-        RULES RawNotification Receipt SAID SharedPace StoredEvent Turns Verdict Waiting next_state
-        why_not_approved
+        Arrival Awaited Backlog CRASH_POINTS Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Heard HeldUp
+        ListingWord Loaded NotPermitted OldOrder OpenOrder OrderEvent Outcome Pause Permit Placed RULES RateSlots
+        RawNotification Receipt SAID SharedRate Staged StoredEvent Subscription Transition TransitionResult Waiting
+        next_state why_not_approved
     """,
     "payments_async.otel": """
         OpenTelemetry
@@ -284,3 +283,10 @@ def test_a_missing_docstring_is_noticed() -> None:
 def test_the_package_says_that_it_is_typed() -> None:
     """Type checkers read annotations only beside this file."""
     assert (ROOT / "py.typed").is_file()
+
+
+@pytest.mark.parametrize(("old", "new"), [("Adoption", "TakeoverAuthorisation"), ("News", "Signal")])
+def test_an_old_name_works_and_says_the_new_one(old: str, new: str) -> None:
+    """A program of before goes on, and is told what to change."""
+    with pytest.warns(DeprecationWarning, match=new):
+        assert getattr(payments_async.journal, old) is getattr(payments_async.journal, new)

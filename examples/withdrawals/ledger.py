@@ -75,10 +75,10 @@ class Ledger:
 
     def note(self, entry: Entry) -> None:
         """Write down where a withdrawal came to stand, and give back what was not paid: once for each change."""
-        news = (entry.state, entry.change_id, entry.request_id, entry.change_id)
+        signal = (entry.state, entry.change_id, entry.request_id, entry.change_id)
         later = "UPDATE withdrawal SET state = ?, change_id = ? WHERE id = ? AND change_id < ?"
         with self._db:  # one commit
-            if self._db.execute(later, news).rowcount and entry.state in GIVEN_BACK:
+            if self._db.execute(later, signal).rowcount and entry.state in GIVEN_BACK:
                 (wish,) = self._found("SELECT * FROM withdrawal WHERE id = ?", entry.request_id)
                 self._did("UPDATE customer SET balance = balance + :amount WHERE name = :customer", wish)
 

@@ -17,12 +17,12 @@ from payments_async._cli.profiles import user_folder
 from payments_async._cli.screen import Screen
 from payments_async._cli.signatures import login, signature
 from payments_async.journal import (
-    Adoption,
     Journal,
     JournalError,
     JournalUnavailable,
     RunIdentity,
     SqliteJournal,
+    TakeoverAuthorisation,
     journal_at,
 )
 
@@ -37,7 +37,7 @@ class JournalPlace:
     """
 
     text: str
-    second_journal: Adoption | None = None
+    second_journal: TakeoverAuthorisation | None = None
 
     def __str__(self) -> str:
         return str(self.unopened().place)
@@ -107,7 +107,7 @@ def seconded(place: JournalPlace | None, why: str | None) -> JournalPlace | None
         return place
     if not why.strip():
         raise BadInput("--second-journal: say why there are two; it is kept")
-    return attrs.evolve(place, second_journal=Adoption(who=str(signature(login())), why=why))
+    return attrs.evolve(place, second_journal=TakeoverAuthorisation(who=str(signature(login())), why=why))
 
 
 @asynccontextmanager

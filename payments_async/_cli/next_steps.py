@@ -9,7 +9,7 @@ from payments_async._cli.outbox_state import moment
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import clean
 from payments_async.bulk import later_tries, retried_id
-from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, News, Run, State
+from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, Run, Signal, State
 from payments_async.journal.contract import Pause
 
 SIGNED = "--who NAME --why REASON"
@@ -49,7 +49,7 @@ async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, stor
     later = (await later_tries(journal, [order.request_id])).get(order.request_id)
     if later is not None:
         return f"No: it was {clean(str(later))}. Ask about that one."
-    is_shown = order.state is not State.FAILED or any(one.news is News.LOOKED_UP_FAILED for one in story)
+    is_shown = order.state is not State.FAILED or any(one.signal is Signal.LOOKED_UP_FAILED for one in story)
     if isinstance(order, Entry) and order.unconfirmed:
         return "No: a notification about it is not confirmed yet. Reconcile first."
     again = order.state.meaning.again

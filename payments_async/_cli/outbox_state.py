@@ -10,7 +10,7 @@ from payments_async._cli.batch_state import progress_document
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
 from payments_async.journal import Journal, State
-from payments_async.journal.contract import Pause, SharedPace
+from payments_async.journal.contract import Pause, SharedRate
 from payments_async.outbox import OutboxHealth
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
@@ -85,7 +85,7 @@ def metrics_of(health: OutboxHealth) -> str:
         f'payments_changes{{{ours},state="failing"}} {health.handlers.failing}',
         f'payments_changes{{{ours},state="dead"}} {health.handlers.dead}',
     ]
-    levels = {**health.needs, "orders_in_tray": health.in_tray, "strangers": health.strangers}
+    levels = {**health.needs, "orders_in_tray": health.in_tray, "strangers": health.unknown_transactions}
     for level, value in levels.items():
         lines += [f"# TYPE payments_{level} gauge", f"payments_{level}{{{ours}}} {value}"]
     return "\n".join(lines)
@@ -118,7 +118,7 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "trouble": health.handlers.trouble,
         "in_tray": health.in_tray,
         "untaken": health.untaken,
-        "strangers": health.strangers,
+        "strangers": health.unknown_transactions,
         "unmatched_notifications": health.unmatched,
         "restored_at": health.restored_at,
         "sends_after": None if health.awaits is None else health.awaits.due(),
@@ -131,7 +131,7 @@ def pause_document(paused: Pause | None) -> dict[str, object] | None:
     return None if paused is None else {"at": paused.at, "who": paused.who, "why": paused.why}
 
 
-def rate_in_words(pace: SharedPace) -> str | None:
+def rate_in_words(pace: SharedRate) -> str | None:
     """The rate that counts, and that others are asked for."""
     if pace.rate is None:
         return None

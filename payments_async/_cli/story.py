@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from payments_async.journal import Entry, Happening, News
+from payments_async.journal import Entry, Happening, Signal
 from payments_async.journal.contract import SAID
 
-_ANSWERS: Mapping[News, str] = {
-    News.ACCEPTED: "The service accepted it",
-    News.REJECTED: "The service refused it",
-    News.UNKNOWN: "No usable answer: it may have been carried out",
-    News.NOT_SENT: "It was surely not carried out",
+_ANSWERS: Mapping[Signal, str] = {
+    Signal.ACCEPTED: "The service accepted it",
+    Signal.REJECTED: "The service refused it",
+    Signal.UNKNOWN: "No usable answer: it may have been carried out",
+    Signal.NOT_SENT: "It was surely not carried out",
 }
 _SOURCES: Mapping[str, str] = {
     "list": "The list of transactions",
@@ -31,22 +31,22 @@ _ELSEWHERE: Mapping[str, str] = {
 
 def sentence(happening: Happening) -> str:
     """One thing in the life of an order, as somebody would tell it."""
-    news, by, detail = happening.news or News.PERMITTED, happening.by or "somebody", happening.detail or ""
+    signal, by, detail = happening.signal or Signal.PERMITTED, happening.by or "somebody", happening.detail or ""
     also = f": {detail}" if detail else ""
     match happening.what:
         case "planned":
             return f"Written down as {detail}."
         case "permit":
             return f"{by} was permitted to send it ({detail}); it may have left from here on."
-        case "answer" if news in _ANSWERS:
-            return f"{_ANSWERS[news]}{also}."
+        case "answer" if signal in _ANSWERS:
+            return f"{_ANSWERS[signal]}{also}."
         case "delivery":
             return f"A notification came in from {by}. It is {detail}."
-        case "notification" if news in SAID:
-            return f"A notification from {by.removeprefix('notification ')} says that {SAID[news]}{also}."
-        case "evidence" if news in SAID:
-            return f"{_source(by)} shows that {SAID[news]}{also}."
-        case "evidence" if news is News.SWEPT_CLEAN_TWICE:
+        case "notification" if signal in SAID:
+            return f"A notification from {by.removeprefix('notification ')} says that {SAID[signal]}{also}."
+        case "evidence" if signal in SAID:
+            return f"{_source(by)} shows that {SAID[signal]}{also}."
+        case "evidence" if signal is Signal.SWEPT_CLEAN_TWICE:
             return f"It is not to be found{also}."
         case "takeover":
             return f"Whoever was sending it fell silent, and the lease ran out: {by.removeprefix('lease of ')}."

@@ -13,7 +13,7 @@ from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
 from payments_async._pages.plots import Course, Plot, plot
 from payments_async.journal import FINAL, UNPAID, UNSETTLED, Entry, Journal, JournalError, Progress, Run, State
-from payments_async.journal.contract import Change, StoredEvent
+from payments_async.journal.contract import OrderEvent, StoredEvent
 from payments_async.outbox import OutboxHealth
 
 _RUNS = 20  # batches on the page, the latest ones
@@ -77,7 +77,7 @@ class Look:
     unpaid: Sequence[ShownOrder] = ()
     dead: Sequence[StoredEvent] = ()
     dead_count: int = 0
-    untold: Sequence[Change] = ()
+    untold: Sequence[OrderEvent] = ()
     untold_count: int = 0
     outboxes: Sequence[OutboxHealth] = ()
     quarantined: Sequence[Run] = ()

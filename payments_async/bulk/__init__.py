@@ -21,7 +21,6 @@ from payments_async.bulk._report._retries import Retries, retry_file
 from payments_async.bulk._report._returned import Returned, returned_file
 from payments_async.bulk._retry_ids import LaterTry, later_tries, retried_id
 from payments_async.outbox._brakes import Fuse
-from payments_async.outbox._crew import FirstLook, RunProgress
 from payments_async.outbox._decisions import (
     acknowledge,
     give_listing_deadline,
@@ -32,6 +31,7 @@ from payments_async.outbox._decisions import (
 from payments_async.outbox._reconcile import Double, Reconciliation, SearchProgress, reconcile
 from payments_async.outbox._run import run_batch
 from payments_async.outbox._scans import Difference
+from payments_async.outbox._worker_pool import FirstLook, RunProgress
 
 __all__ = [
     "Batch",

@@ -87,7 +87,7 @@ NOT_STORED = _refusal(503, "not stored, send it again")
 HEALTHY = json_answer(200, b'{"status": "ok"}')
 
 
-class Way(Protocol):
+class Pipeline(Protocol):
     """Where a notification goes on that was taken: with an inbox, or without."""
 
     def start(self) -> None:
@@ -150,7 +150,7 @@ class Intake:
     The others are those of ``Receiver``.
     """
 
-    way: Way
+    way: Pipeline
     senders: Senders
     path_token: str | None = attrs.field(converter=_checked_token)
     max_body: int

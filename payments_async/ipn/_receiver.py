@@ -20,13 +20,13 @@ from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
-from payments_async.ipn._intake import FORBIDDEN, TOO_LARGE, Answer, Intake, RequestRefused, Way
+from payments_async.ipn._inline import InlinePipeline
+from payments_async.ipn._intake import FORBIDDEN, TOO_LARGE, Answer, Intake, Pipeline, RequestRefused
 from payments_async.ipn._refusals import Refusal, Refusals
 from payments_async.ipn._routes import EventRouter, ObservedRouter, check_kind
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
-from payments_async.ipn._without_inbox import WithoutInbox
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -122,10 +122,10 @@ class Receiver:
         if observer is not None:
             router = ObservedRouter(observer, concurrency=policy.concurrency, timeout=policy.timeout)
         waiters = Waiters(inbox, poll=policy.poll)
-        way: Way
+        way: Pipeline
         if inbox is None:
             read = partial(read_notification, timezone=dialect.timezone)
-            way = WithoutInbox(
+            way = InlinePipeline(
                 router=router,
                 policy=policy,
                 read=read,
@@ -134,9 +134,9 @@ class Receiver:
                 observer=observer,
             )
         else:
-            from payments_async.ipn._with_inbox import WithInbox  # it brings the journal
+            from payments_async.ipn._durable import DurablePipeline  # it brings the journal
 
-            way = WithInbox(
+            way = DurablePipeline(
                 inbox=inbox,
                 router=router,
                 policy=policy,

@@ -3,6 +3,7 @@
 What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
 """
 
+import warnings
 from typing import TYPE_CHECKING
 
 from payments_async._values.public import name_publicly
@@ -10,7 +11,7 @@ from payments_async.journal._approvals import Approval, ApprovalRule, NotApprove
 from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._copying import Copied, copy_journal
 from payments_async.journal._engine._journal import Journal
-from payments_async.journal._examination import Circumstance, Examination, Flaw
+from payments_async.journal._examination import Inconsistency, IntegrityCheck, VerificationReport
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalBehind,
@@ -48,40 +49,38 @@ from payments_async.journal._inbox import Pruned
 from payments_async.journal._machine._memory import StateFolder
 from payments_async.journal._places import NoPostgresJournal, journal_at, postgres_journal
 from payments_async.journal._records import (
-    Adoption,
     Archive,
     ArchivedOrder,
     Entry,
     Happening,
     ListingDeadline,
+    ListScan,
+    OutcomeWithHistory,
     Progress,
     Run,
     RunIdentity,
-    Standing,
-    Sweep,
+    TakeoverAuthorisation,
 )
 from payments_async.journal._sqlite._journal import SqliteJournal
-from payments_async.journal._states import FINAL, UNPAID, UNSETTLED, News, State
+from payments_async.journal._states import FINAL, UNPAID, UNSETTLED, Signal, State
 from payments_async.journal._versions import Migration
 
 if TYPE_CHECKING:
     from payments_async.journal._postgres._journal import PostgresJournal
 
 __all__ = [
-    "Adoption",
     "Approval",
     "ApprovalRule",
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",
-    "Circumstance",
     "Copied",
     "Entry",
-    "Examination",
     "FINAL",
-    "Flaw",
     "Happening",
     "HeldElsewhere",
+    "Inconsistency",
+    "IntegrityCheck",
     "Journal",
     "JournalBehind",
     "JournalClosed",
@@ -98,10 +97,10 @@ __all__ = [
     "JournalUnavailable",
     "JournalUnusable",
     "LeaseLost",
+    "ListScan",
     "ListingDeadline",
     "LoadBusy",
     "Migration",
-    "News",
     "NotAJournal",
     "NotApproved",
     "NotCancelled",
@@ -111,6 +110,7 @@ __all__ = [
     "OrderUnknown",
     "OrdersArchived",
     "OrdersDiffer",
+    "OutcomeWithHistory",
     "PlaceTaken",
     "PostgresJournal",
     "Progress",
@@ -121,15 +121,16 @@ __all__ = [
     "RunIdentity",
     "RunUnknown",
     "SecondJournal",
+    "Signal",
     "Signature",
     "SqliteJournal",
-    "Standing",
     "State",
     "StateFolder",
     "StillWorked",
-    "Sweep",
+    "TakeoverAuthorisation",
     "UNPAID",
     "UNSETTLED",
+    "VerificationReport",
     "WrongAccount",
     "archive_orders",
     "copy_journal",
@@ -137,10 +138,24 @@ __all__ = [
 ]
 
 
+# Old names, until 0.10.
+_RENAMED = {
+    "Adoption": "TakeoverAuthorisation",
+    "Circumstance": "IntegrityCheck",
+    "Examination": "VerificationReport",
+    "Flaw": "Inconsistency",
+    "News": "Signal",
+    "Standing": "OutcomeWithHistory",
+    "Sweep": "ListScan",
+}
+
 if not TYPE_CHECKING:  # or type checkers would accept any name
 
     def __getattr__(name: str) -> object:
-        """Import ``PostgresJournal``, which brings psycopg, when it is first used."""
+        """Import ``PostgresJournal``, which brings psycopg, when it is first used; give what an old name meant."""
+        if name in _RENAMED:
+            warnings.warn(f"{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+            return globals()[_RENAMED[name]]
         if name != "PostgresJournal":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:

@@ -10,7 +10,7 @@ UNHEARD = 300.0  # seconds after which nobody hears of a state any more who has 
 
 
 @frozen(kw_only=True)
-class Change:
+class OrderEvent:
     """One fact: an order of an outbox came to stand elsewhere. Written in the commit that moved it.
 
     Attributes:
@@ -38,7 +38,7 @@ class Change:
 
 
 @frozen(kw_only=True)
-class Hearing:
+class Subscription:
     """A state whose changes wait for handlers of an outbox.
 
     Attributes:

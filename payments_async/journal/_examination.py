@@ -6,7 +6,7 @@ from payments_async._values.frozen import frozen
 
 
 @frozen(kw_only=True)
-class Flaw:
+class Inconsistency:
     """Something in a journal that does not agree with the rest of it.
 
     Attributes:
@@ -23,7 +23,7 @@ class Flaw:
 
 
 @frozen(kw_only=True)
-class Circumstance:
+class IntegrityCheck:
     """Something that a journal relies on: a setting of its server, the place of its file.
 
     Attributes:
@@ -40,7 +40,7 @@ class Circumstance:
 
 
 @frozen(kw_only=True)
-class Examination:
+class VerificationReport:
     """A journal that was read from its beginning to its end, all of it as it was at one moment.
 
     Attributes:
@@ -54,8 +54,8 @@ class Examination:
     orders: int
     notifications: int
     changes: int
-    flaws: tuple[Flaw, ...]
-    circumstances: tuple[Circumstance, ...]
+    flaws: tuple[Inconsistency, ...]
+    circumstances: tuple[IntegrityCheck, ...]
 
     @property
     def is_sound(self) -> bool:

@@ -306,7 +306,7 @@ class PlaceTaken(JournalRefused):
 class NotParked(JournalRefused):
     """Only a parked order can be written off."""
 
-    remedy = "reconcile first: an order is parked when two clean sweeps did not find it"
+    remedy = "reconcile first: an order is parked when two clean list scans did not find it"
 
 
 class NotCancelled(JournalRefused):
@@ -333,7 +333,7 @@ class SecondJournal(JournalRefused):
 
     remedy = (
         "go on with that journal; where two are meant, a named person says why (--second-journal WHY, or "
-        "second_journal=Adoption(who=..., why=...))"
+        "second_journal=TakeoverAuthorisation(who=..., why=...))"
         f"{_WHILE_TRYING}"
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Never
 
 from payments_async._values.checks import check_instance
 from payments_async.journal._engine._journal import Journal
-from payments_async.journal._records import Adoption
+from payments_async.journal._records import TakeoverAuthorisation
 from payments_async.journal._sqlite._journal import SqliteJournal
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-def journal_at(place: str | Path, *, second_journal: Adoption | None = None) -> Journal:
+def journal_at(place: str | Path, *, second_journal: TakeoverAuthorisation | None = None) -> Journal:
     """The journal in a file, or in a PostgreSQL database: for settings such as ``PAYMENTS_JOURNAL``.
 
     Args:

@@ -16,7 +16,7 @@ from payments_async._values.frozen import amend, field, frozen
 from payments_async._wire.bodies import read_order
 from payments_async._wire.orders import Order
 from payments_async.journal._faults import JournalCorrupt
-from payments_async.journal._states import Figure, News, State, next_state
+from payments_async.journal._states import Figure, Signal, State, next_state
 
 # The service's have 36 characters, and notifications are refused with more than these: an index of PostgreSQL takes no
 # row of more than 2,704 bytes, and what an answer says must not keep its outcome from being written down.
@@ -54,7 +54,7 @@ class RunIdentity:
 
 
 @frozen(kw_only=True)
-class Adoption:
+class TakeoverAuthorisation:
     """A named person's word: orders that another batch holds go on in this one, or a second journal is meant.
 
     Attributes:
@@ -239,7 +239,7 @@ class ListingWord:
 
 
 @frozen(kw_only=True)
-class Sweep:
+class ListScan:
     """One reading of the service's whole list, every row of which was compared with the journal.
 
     Attributes:
@@ -371,7 +371,7 @@ class Permit:
         attempt: 1 for the first.
         sent_before: As in ``ClaimedOrder``.
         at: Unix seconds when it was granted.
-        after_ended_at: ``Finding.ended_at`` of the outcome that was recorded with it, if there was one.
+        after_ended_at: ``TransitionResult.ended_at`` of the outcome that was recorded with it, if there was one.
     """
 
     id: int
@@ -429,7 +429,7 @@ class Outcome:
 
     Attributes:
         permit: The permit it was made under.
-        news: ``ACCEPTED``, ``REJECTED``, ``UNKNOWN``, or ``NOT_SENT`` when it is proved that nothing was carried out.
+        signal: ``ACCEPTED``, ``REJECTED``, ``UNKNOWN``, or ``NOT_SENT`` when it is proved that nothing was carried out.
         transaction_id: What the answer named. Of one that is too long to be one a stand-in is kept, by which it is
             known again, and the whole of it in the message.
         code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing. A code of
@@ -439,17 +439,17 @@ class Outcome:
     """
 
     permit: Permit
-    news: News
+    signal: Signal
     transaction_id: str | None = None
     code: int | None = None
     message: str | None = field(default=None, repr=False)
     holds_back: bool = False
 
     def __attrs_post_init__(self) -> None:
-        if self.holds_back and self.news is not News.NOT_SENT:
-            raise ValueError(f"holds_back: nothing of it was sent, which is not {self.news}")
-        if self.news not in _OUTCOMES:
-            raise ValueError(f"news: an attempt does not end as {self.news}")
+        if self.holds_back and self.signal is not Signal.NOT_SENT:
+            raise ValueError(f"holds_back: nothing of it was sent, which is not {self.signal}")
+        if self.signal not in _OUTCOMES:
+            raise ValueError(f"signal: an attempt does not end as {self.signal}")
         if self.code is not None and self.code.bit_length() > _CODE_BITS:
             amend(self, "message", f"code {_digits(self.code)}: {self.message or ''}")
             amend(self, "code", None)
@@ -482,7 +482,7 @@ MOST_ATTEMPTS = 255  # of one order, that a byte tells apart
 _CODE_BITS = 63  # what a number of the file holds, beside its sign
 _ONE, _TWO = b"\1", b"\2\2"  # after a transaction id that is no UUID, so that it is not as long as one that is
 _MOST_DIGITS = 256  # bits of a code that is written out
-_OUTCOMES = (News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT)  # the usual one first
+_OUTCOMES = (Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT)  # the usual one first
 
 
 @frozen(kw_only=True)
@@ -490,7 +490,7 @@ class Evidence:
     """What anybody found out about an order, whatever they hold.
 
     Attributes:
-        news: What was found.
+        signal: What was found.
         source: Where, in a few words: ``"list FAILED"``, ``"record"``, ``"operator"``.
         request_id: As the source names it; ``None`` when it names none.
         transaction_id: As the source names it. Of one that is too long to be one a stand-in is kept, by which it is
@@ -501,7 +501,7 @@ class Evidence:
         detail: More words, without personal data.
     """
 
-    news: News
+    signal: Signal
     source: str
     request_id: str | None = field(default=None, converter=_writable)
     transaction_id: str | None = field(default=None, converter=_writable)
@@ -519,7 +519,7 @@ class Evidence:
 
 
 @frozen(kw_only=True)
-class Finding:
+class TransitionResult:
     """What became of an outcome or of evidence.
 
     Attributes:
@@ -579,12 +579,12 @@ def ended(entry: Entry, outcome: Outcome, at: float) -> Entry:
 
     Args:
         entry: As it was put.
-        at: ``Finding.ended_at``.
+        at: ``TransitionResult.ended_at``.
     """
     return Entry(
         request_id=entry.request_id,
         batch_id=entry.batch_id,
-        state=next_state(State.SENDING, outcome.news).state,
+        state=next_state(State.SENDING, outcome.signal).state,
         order=entry.order,
         amount=entry.amount,
         attempt=outcome.permit.attempt,
@@ -669,7 +669,7 @@ class Happening:
         what: ``planned``, ``permit``, ``answer``, ``delivery``, ``notification``, ``evidence``, ``takeover``,
             ``resolution``; of an order that the journal does not hold also ``laid`` and ``registered``.
         by: Who brought it: a worker, a sender's address, a source, a person.
-        news: What it said.
+        signal: What it said.
         state: Where the order stood after it, where that is known.
         rule: The rule that decided.
         detail: More, in words.
@@ -679,7 +679,7 @@ class Happening:
     at: float
     what: str
     by: str | None = None
-    news: News | None = None
+    signal: Signal | None = None
     state: State | None = None
     rule: str | None = None
     detail: str | None = None
@@ -688,11 +688,11 @@ class Happening:
     @property
     def is_acknowledgement(self) -> bool:
         """Whether a person let a contradiction of an order rest; what they know to be true, their words alone tell."""
-        return self.what == "resolution" and self.news is None
+        return self.what == "resolution" and self.signal is None
 
 
 @frozen(kw_only=True)
-class Standing:
+class OutcomeWithHistory:
     """One order, and what brought it to where it stands.
 
     Attributes:
@@ -729,7 +729,7 @@ WATCHED = 2.0  # seconds for which whoever has taken an order out of the tray lo
 
 
 @frozen(kw_only=True)
-class Laid:
+class Staged:
     """An order in the tray: put within a transaction of the application's own, and not taken yet.
 
     Attributes:
@@ -800,7 +800,7 @@ class Pause:
 
 
 @frozen(kw_only=True)
-class SharedPace:
+class SharedRate:
     """How fast all may send who share a journal.
 
     Attributes:
@@ -820,7 +820,7 @@ class SharedPace:
 
 
 @frozen(kw_only=True)
-class Turns:
+class RateSlots:
     """Orders that may be begun, at the rate of all who share a journal.
 
     Attributes:
@@ -834,7 +834,7 @@ class Turns:
     starts_in: float = 0.0
     interval: float = 0.0
     again_in: float = 0.0
-    pace: SharedPace
+    pace: SharedRate
 
 
 class OpenOrder(NamedTuple):

@@ -154,7 +154,7 @@ _MEANINGS: Mapping[State, Meaning] = {
     ),
     State.PARKED: Meaning(
         short="not found",
-        now="it may have been paid, and two clean sweeps did not find it",
+        now="it may have been paid, and two clean list scans did not find it",
         again="No. If the service surely never had it, write it off: then it is sent again, under its own id.",
         colour="magenta",
         need="ask the service, then write it off or wait for evidence",
@@ -171,7 +171,7 @@ IN_DOUBT = (State.SENDING, *UNSETTLED)  # may have left, and nothing confirms it
 OPEN = (*UNSETTLED, State.ACCEPTED)  # the service is asked about them
 
 
-class News(enum.StrEnum):
+class Signal(enum.StrEnum):
     """What was learned of an order."""
 
     PERMITTED = "permitted"
@@ -194,7 +194,7 @@ class News(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-class Verdict(NamedTuple):
+class Transition(NamedTuple):
     """What news does to an order.
 
     Attributes:
@@ -211,49 +211,49 @@ class Verdict(NamedTuple):
 # What anybody may bring. The rest is a permit, an answer to one, or what the journal or a person decides.
 EVIDENCE = frozenset(
     {
-        News.ACCEPTED, News.SWEPT_CLEAN_TWICE,
-        News.NOTIFIED_PROCESSING, News.NOTIFIED_SUCCESSFUL, News.NOTIFIED_FAILED, News.NOTIFIED_REVERSED,
-        News.NOTIFIED_UNRECOGNISED,
-        News.LOOKED_UP_PROCESSING, News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED,
+        Signal.ACCEPTED, Signal.SWEPT_CLEAN_TWICE,
+        Signal.NOTIFIED_PROCESSING, Signal.NOTIFIED_SUCCESSFUL, Signal.NOTIFIED_FAILED, Signal.NOTIFIED_REVERSED,
+        Signal.NOTIFIED_UNRECOGNISED,
+        Signal.LOOKED_UP_PROCESSING, Signal.LOOKED_UP_SUCCESSFUL, Signal.LOOKED_UP_FAILED, Signal.LOOKED_UP_REVERSED,
     }
 )  # fmt: skip
 
 # What somebody who brings it says of an order, in a few words.
-SAID: Mapping[News, str] = {
-    News.ACCEPTED: "the service has it",
-    News.REJECTED: "the service refused it",
-    News.NOT_SENT: "it was not sent",
-    News.NOTIFIED_PROCESSING: "it is being processed",
-    News.NOTIFIED_SUCCESSFUL: "it was paid",
-    News.NOTIFIED_FAILED: "it failed",
-    News.NOTIFIED_REVERSED: "it was reversed",
-    News.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
-    News.LOOKED_UP_PROCESSING: "it is being processed",
-    News.LOOKED_UP_SUCCESSFUL: "it was paid",
-    News.LOOKED_UP_FAILED: "it failed",
-    News.LOOKED_UP_REVERSED: "it was reversed",
+SAID: Mapping[Signal, str] = {
+    Signal.ACCEPTED: "the service has it",
+    Signal.REJECTED: "the service refused it",
+    Signal.NOT_SENT: "it was not sent",
+    Signal.NOTIFIED_PROCESSING: "it is being processed",
+    Signal.NOTIFIED_SUCCESSFUL: "it was paid",
+    Signal.NOTIFIED_FAILED: "it failed",
+    Signal.NOTIFIED_REVERSED: "it was reversed",
+    Signal.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
+    Signal.LOOKED_UP_PROCESSING: "it is being processed",
+    Signal.LOOKED_UP_SUCCESSFUL: "it was paid",
+    Signal.LOOKED_UP_FAILED: "it failed",
+    Signal.LOOKED_UP_REVERSED: "it was reversed",
 }
 
 # The rule that decides, in a few words; shown by `explain`.
-RULES: Mapping[News, str] = {
-    News.PERMITTED: "a POST happens only after a committed permit",
-    News.NOT_SENT: "planned again only by the last permit's holder, who proves that no byte left or that it was unread",
-    News.ACCEPTED: "evidence is never fenced and moves forward only",
-    News.REJECTED: "the service said no to this very attempt, and no earlier one is open",
-    News.UNKNOWN: "no usable answer: only evidence settles it",
-    News.LEASE_EXPIRED: "an expired lease never returns an order to planned",
-    News.NOTIFIED_PROCESSING: "evidence is never fenced and moves forward only",
-    News.NOTIFIED_SUCCESSFUL: "evidence is never fenced and moves forward only",
-    News.NOTIFIED_FAILED: "a notified failure never leads to a second payment by itself",
-    News.NOTIFIED_REVERSED: "a success may be reversed later",
-    News.NOTIFIED_UNRECOGNISED: "the service knows the order; what it says of it is undocumented",
-    News.LOOKED_UP_PROCESSING: "evidence is never fenced and moves forward only",
-    News.LOOKED_UP_SUCCESSFUL: "evidence is never fenced and moves forward only",
-    News.LOOKED_UP_FAILED: "evidence is never fenced and moves forward only",
-    News.LOOKED_UP_REVERSED: "a success may be reversed later",
-    News.SWEPT_CLEAN_TWICE: "not in the list is no proof: parked for a person, never resent",
-    News.WRITTEN_OFF: "planned again only by a named person, with a reason",
-    News.CANCELLED: "only what was never sent can be cancelled",
+RULES: Mapping[Signal, str] = {
+    Signal.PERMITTED: "a POST happens only after a committed permit",
+    Signal.NOT_SENT: "planned again only by the last permit's holder, with proof that no byte left, or none was read",
+    Signal.ACCEPTED: "evidence is never fenced and moves forward only",
+    Signal.REJECTED: "the service said no to this very attempt, and no earlier one is open",
+    Signal.UNKNOWN: "no usable answer: only evidence settles it",
+    Signal.LEASE_EXPIRED: "an expired lease never returns an order to planned",
+    Signal.NOTIFIED_PROCESSING: "evidence is never fenced and moves forward only",
+    Signal.NOTIFIED_SUCCESSFUL: "evidence is never fenced and moves forward only",
+    Signal.NOTIFIED_FAILED: "a notified failure never leads to a second payment by itself",
+    Signal.NOTIFIED_REVERSED: "a success may be reversed later",
+    Signal.NOTIFIED_UNRECOGNISED: "the service knows the order; what it says of it is undocumented",
+    Signal.LOOKED_UP_PROCESSING: "evidence is never fenced and moves forward only",
+    Signal.LOOKED_UP_SUCCESSFUL: "evidence is never fenced and moves forward only",
+    Signal.LOOKED_UP_FAILED: "evidence is never fenced and moves forward only",
+    Signal.LOOKED_UP_REVERSED: "a success may be reversed later",
+    Signal.SWEPT_CLEAN_TWICE: "not in the list is no proof: parked for a person, never resent",
+    Signal.WRITTEN_OFF: "planned again only by a named person, with a reason",
+    Signal.CANCELLED: "only what was never sent can be cancelled",
 }
 
 # Cells: a state moves there; "=" changes nothing; "!" is a contradiction, kept and shown, and the state stays;
@@ -265,11 +265,12 @@ RULES: Mapping[News, str] = {
 #
 # The columns, in this order.
 _COLUMNS = (
-    (News.PERMITTED,), (News.NOT_SENT,), (News.ACCEPTED,), (News.REJECTED,), (News.UNKNOWN,), (News.LEASE_EXPIRED,),
-    (News.LOOKED_UP_PROCESSING, News.NOTIFIED_PROCESSING), (News.NOTIFIED_UNRECOGNISED,),
-    (News.LOOKED_UP_SUCCESSFUL, News.NOTIFIED_SUCCESSFUL), (News.LOOKED_UP_FAILED, News.NOTIFIED_FAILED),
-    (News.LOOKED_UP_REVERSED, News.NOTIFIED_REVERSED), (News.SWEPT_CLEAN_TWICE,), (News.WRITTEN_OFF,),
-    (News.CANCELLED,),
+    (Signal.PERMITTED,), (Signal.NOT_SENT,), (Signal.ACCEPTED,), (Signal.REJECTED,), (Signal.UNKNOWN,),
+    (Signal.LEASE_EXPIRED,),
+    (Signal.LOOKED_UP_PROCESSING, Signal.NOTIFIED_PROCESSING), (Signal.NOTIFIED_UNRECOGNISED,),
+    (Signal.LOOKED_UP_SUCCESSFUL, Signal.NOTIFIED_SUCCESSFUL), (Signal.LOOKED_UP_FAILED, Signal.NOTIFIED_FAILED),
+    (Signal.LOOKED_UP_REVERSED, Signal.NOTIFIED_REVERSED), (Signal.SWEPT_CLEAN_TWICE,), (Signal.WRITTEN_OFF,),
+    (Signal.CANCELLED,),
 )  # fmt: skip
 _TABLE = """
             permit   not_sent accepted   rejected unknown expired processing         strange   success             failed          reversed           swept  written_off cancelled
@@ -291,7 +292,7 @@ cancelled   =        =        !          =        =       =       !             
 """  # noqa: E501 - a table that wraps cannot be read
 
 
-def next_state(state: State, news: News, *, sent_before: bool = False, unsent: bool = False) -> Verdict:
+def next_state(state: State, signal: Signal, *, sent_before: bool = False, unsent: bool = False) -> Transition:
     """What news does to an order in this state.
 
     Whether the news is about this order at all (request id, magnitude, currency) is decided before.
@@ -301,31 +302,31 @@ def next_state(state: State, news: News, *, sent_before: bool = False, unsent: b
         unsent: No attempt of ours can have been carried out: none was made, or each is proved not to have left. It
             matters to an order that is planned again or parked.
     """
-    return _VERDICTS[state, sent_before, unsent, news]
+    return _VERDICTS[state, sent_before, unsent, signal]
 
 
-def _verdict(state: State, cell: str) -> Verdict:
+def _verdict(state: State, cell: str) -> Transition:
     match cell:
         case "=":
-            return Verdict(state, ignored=True)
+            return Transition(state, ignored=True)
         case "!":
-            return Verdict(state, conflict=True)
+            return Transition(state, conflict=True)
         case _ if cell.startswith("!"):
-            return Verdict(State(cell[1:]), conflict=True)
+            return Transition(State(cell[1:]), conflict=True)
         case _:
-            return Verdict(State(cell))
+            return Transition(State(cell))
 
 
-def _verdicts() -> dict[tuple[State, bool, bool, News], Verdict]:
+def _verdicts() -> dict[tuple[State, bool, bool, Signal], Transition]:
     rows = {name: cells for name, *cells in map(str.split, _TABLE.strip().splitlines()[1:])}
     found = {}
     for state, sent_before, unsent in product(State, (False, True), (False, True)):
         star = rows.get(f"{state}*", rows[state]) if sent_before else rows[state]
         cells = rows.get(f"{state}-", rows[state] if state is State.PLANNED else star) if unsent else star
         for column, cell in zip(_COLUMNS, cells, strict=True):
-            for news, part in zip(column, cell.split("/") if "/" in cell else [cell] * len(column), strict=True):
-                found[state, sent_before, unsent, news] = _verdict(state, part)
-    if len(found) != 4 * len(State) * len(News):
+            for signal, part in zip(column, cell.split("/") if "/" in cell else [cell] * len(column), strict=True):
+                found[state, sent_before, unsent, signal] = _verdict(state, part)
+    if len(found) != 4 * len(State) * len(Signal):
         raise AssertionError("a pair of state and news is undecided")
     return found
 

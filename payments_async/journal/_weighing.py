@@ -11,18 +11,18 @@ from payments_async._wire.bodies import currency_of
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async.journal._records import Evidence, Row, pack_transaction_id, unpack_transaction_id
-from payments_async.journal._states import CONFIRMED, SAID, News, State, Verdict, next_state
+from payments_async.journal._states import CONFIRMED, SAID, Signal, State, Transition, next_state
 
-_NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items()}
-_UNRECOGNISED = News(UNRECOGNISED.news)
+_NOTIFIED = {code: Signal(row.signal) for code, row in STATUS_CODES.items()}
+_UNRECOGNISED = Signal(UNRECOGNISED.signal)
 _SETTLING = frozenset(
     {
-        News.NOTIFIED_SUCCESSFUL,
-        News.NOTIFIED_FAILED,
-        News.NOTIFIED_REVERSED,
-        News.LOOKED_UP_SUCCESSFUL,
-        News.LOOKED_UP_FAILED,
-        News.LOOKED_UP_REVERSED,
+        Signal.NOTIFIED_SUCCESSFUL,
+        Signal.NOTIFIED_FAILED,
+        Signal.NOTIFIED_REVERSED,
+        Signal.LOOKED_UP_SUCCESSFUL,
+        Signal.LOOKED_UP_FAILED,
+        Signal.LOOKED_UP_REVERSED,
     }
 )
 
@@ -54,9 +54,9 @@ def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = N
     is_same = pack_transaction_id(evidence.transaction_id) == row.transaction_id
     words = against or _disagreement(row, evidence, is_same_transaction=is_same)
     if words is not None:
-        verdict = Verdict(State.PARKED if parks or row.state is State.PLANNED else row.state, conflict=True)
+        verdict = Transition(State.PARKED if parks or row.state is State.PLANNED else row.state, conflict=True)
     else:
-        verdict = next_state(row.state, evidence.news, sent_before=bool(row.sent_before), unsent=unsent)
+        verdict = next_state(row.state, evidence.signal, sent_before=bool(row.sent_before), unsent=unsent)
         if verdict.conflict:
             words = _contradiction(evidence, row.state, unsent=unsent and not row.attempt)
     is_believed = not verdict.conflict or verdict.state not in (row.state, State.PARKED)
@@ -64,10 +64,10 @@ def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = N
     return Weighed(verdict.state, words, evidence.transaction_id if is_learned else None)
 
 
-def weigh_answer(row: Row, news: News, *, unsent: bool) -> Weighed:
+def weigh_answer(row: Row, signal: Signal, *, unsent: bool) -> Weighed:
     """Let the table decide on the answer to the attempt that was made last."""
-    verdict = next_state(row.state, news, sent_before=bool(row.sent_before), unsent=unsent)
-    words = f"{news} (own answer) for an order that is {row.state}" if verdict.conflict else None
+    verdict = next_state(row.state, signal, sent_before=bool(row.sent_before), unsent=unsent)
+    words = f"{signal} (own answer) for an order that is {row.state}" if verdict.conflict else None
     return Weighed(verdict.state, words)
 
 
@@ -79,7 +79,7 @@ def evidence_of(event: TransactionEvent, *, peer: str, at: float) -> Evidence:
         at: Unix seconds when it came.
     """
     return Evidence(
-        news=_NOTIFIED.get(event.status_code, _UNRECOGNISED),
+        signal=_NOTIFIED.get(event.status_code, _UNRECOGNISED),
         source=f"notification {peer}",
         request_id=event.request_id,
         transaction_id=event.transaction_id,
@@ -101,7 +101,7 @@ def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) ->
     if is_confirmed and evidence.transaction_id is not None and not is_same:
         return f"another transaction, {evidence.transaction_id}, for the same request id"
     if evidence.amount is None:
-        if evidence.news in _SETTLING and not is_same:
+        if evidence.signal in _SETTLING and not is_same:
             return "it names no amount, and its transaction was never confirmed to be this order's"
     elif evidence.amount.copy_abs() != Decimal(row.amount):
         return f"its amount is {amount_text(evidence.amount.copy_abs())}, the order's {row.amount}"
@@ -118,4 +118,4 @@ def _contradiction(evidence: Evidence, state: State, *, unsent: bool) -> str:
     if who.startswith("notification "):
         who = who.replace("notification ", "a notification from ", 1)
     truth = "it was never sent from here" if unsent else f"it was known to be {state}"
-    return f"{who} says that {SAID.get(evidence.news, evidence.news)}, but {truth}"
+    return f"{who} says that {SAID.get(evidence.signal, evidence.signal)}, but {truth}"

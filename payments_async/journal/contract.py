@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from payments_async._values.public import name_publicly
 from payments_async.journal._approvals import why_not_approved
-from payments_async.journal._changes import Change, Hearing
+from payments_async.journal._changes import OrderEvent, Subscription
 from payments_async.journal._inbox import (
     Arrival,
     Backlog,
@@ -35,9 +35,7 @@ from payments_async.journal._records import (
     Chunks,
     ClaimedOrder,
     Evidence,
-    Finding,
     HeldUp,
-    Laid,
     ListingWord,
     Loaded,
     NotPermitted,
@@ -47,62 +45,64 @@ from payments_async.journal._records import (
     Pause,
     Permit,
     Placed,
-    SharedPace,
-    Turns,
+    RateSlots,
+    SharedRate,
+    Staged,
+    TransitionResult,
     Waiting,
 )
-from payments_async.journal._states import EVIDENCE, RULES, SAID, Verdict, next_state
+from payments_async.journal._states import EVIDENCE, RULES, SAID, Transition, next_state
 
 __all__ = [
     "Arrival",
     "Awaited",
     "Backlog",
     "CRASH_POINTS",
-    "Change",
     "Chunk",
     "Chunks",
     "ClaimedOrder",
     "Doubt",
     "EVIDENCE",
     "Evidence",
-    "Finding",
     "Heard",
-    "Hearing",
     "HeldUp",
-    "Laid",
     "ListingWord",
     "Loaded",
     "NotPermitted",
     "OldOrder",
     "OpenOrder",
+    "OrderEvent",
     "Outcome",
     "Pause",
     "Permit",
     "Placed",
     "RULES",
+    "RateSlots",
     "RawNotification",
     "Receipt",
     "SAID",
-    "SharedPace",
+    "SharedRate",
+    "Staged",
     "StoredEvent",
-    "Turns",
-    "Verdict",
+    "Subscription",
+    "Transition",
+    "TransitionResult",
     "Waiting",
     "next_state",
     "why_not_approved",
 ]
 
 _OPERATIONS = (
-    "open_outbox", "put", "take", "drop_laid", "note_sightings", "pause", "resume", "begin_day",
+    "open_outbox", "put", "take", "discard_staged", "note_observed", "pause", "resume", "begin_day",
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "propose", "approve", "withdraw_approval", "require_approvals",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
-    "apply_evidence", "park", "write_off", "cancel", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
-    "give_listing_deadline", "withdraw_listing_deadline",
+    "apply_evidence", "park", "write_off", "cancel", "acknowledge", "lift_quarantine",
+    "begin_list_scan", "end_list_scan", "give_listing_deadline", "withdraw_listing_deadline",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
     "prune_changes", "forget_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
-    "retire", "name_rate", "leave_pace", "reserve_turns", "cool_down",
+    "retire", "request_rate", "withdraw_rate", "reserve_turns", "cool_down",
 )  # fmt: skip
 _WITHIN = (
     "claim_chunk.token_raised",

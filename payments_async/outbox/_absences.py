@@ -69,7 +69,7 @@ class Absences:
 
     def __attrs_post_init__(self) -> None:
         if self.lists < 2:
-            raise ValueError("sweeps: must be 2 or more; one list that misses an order says too little")
+            raise ValueError("list_scans: must be 2 or more; one list that misses an order says too little")
 
     def may_be_parked(self, order: ReconcileTarget) -> bool:
         """Whether its period of grace is over."""
@@ -89,7 +89,7 @@ class Absences:
             before = self.of.get(order.request_id, _NEVER)
             if order.at > now + _YET_TO_COME:
                 notes[_SET_BACK] = None
-            if order.listed == window.sweeps:
+            if order.listed == window.list_scans:
                 self.of.pop(order.request_id, None)
             elif order.at + self.grace > began or self._is_early(order, told):
                 continue
@@ -121,7 +121,7 @@ class Absences:
                 put_back(window.sought, page)
         detail = f"not in the complete list of {window}"
         for page in paged(order for order in window.sought.each(State.FAILED) if order.unconfirmed):
-            late = [one for one in page if one.at + LATE <= began and one.listed != window.sweeps]
+            late = [one for one in page if one.at + LATE <= began and one.listed != window.list_scans]
             await asyncio.gather(*(scanner.findings.park(one, detail) for one in late))
             put_back(window.sought, late)
 

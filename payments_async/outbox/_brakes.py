@@ -14,14 +14,14 @@ import attrs
 from payments_async._values.checks import check_number, check_whole
 from payments_async._values.frozen import frozen
 from payments_async.journal._records import Progress
-from payments_async.journal._states import AGAIN, News, State
+from payments_async.journal._states import AGAIN, Signal, State
 
 _EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 _FEWEST = 20  # sends before a rate of errors means anything
 _BALANCE_EVERY = 200  # sends between two readings of the balance
 # money that has left, or may have
 _SPENT = tuple(state for state in State if state not in (State.PLANNED, *AGAIN))
-_ERRORS = (News.REJECTED, News.UNKNOWN)
+_ERRORS = (Signal.REJECTED, Signal.UNKNOWN)
 
 _TOLERANCE = 10  # failures in a row, then one order at a time feels its way
 _IN_VAIN = 3  # orders that felt their way and failed, after which nothing is expected of the next
@@ -73,7 +73,7 @@ class Fuse:
         check_whole("window", self.window, _FEWEST)
 
 
-class Meter:
+class Budget:
     """What a batch has come to, from the journal now and then and from our own orders at once.
 
     Args:
@@ -136,23 +136,23 @@ class Meter:
             self._sends += 1
         return why
 
-    def ended(self, news: News) -> None:
+    def ended(self, signal: Signal) -> None:
         """An order of ours was sent; the journal does not know it yet."""
-        self._unwritten += news is News.UNKNOWN
+        self._unwritten += signal is Signal.UNKNOWN
         if self._fuse.max_error_rate is None:
             return
         if len(self._recent) == self._fuse.window:
             self._errors -= self._recent[0]
-        is_error = news in _ERRORS
+        is_error = signal in _ERRORS
         self._recent.append(is_error)
         self._errors += is_error
 
-    def written(self, news: News, amount: Decimal) -> None:
+    def written(self, signal: Signal, amount: Decimal) -> None:
         """The journal knows how an order of ours ended."""
-        if news is News.UNKNOWN:
+        if signal is Signal.UNKNOWN:
             self._unwritten -= 1
             self._unknown += 1
-        elif news is not News.ACCEPTED:
+        elif signal is not Signal.ACCEPTED:
             self.give_back(amount)
 
     def give_back(self, amount: Decimal) -> None:
@@ -187,7 +187,7 @@ def spent_in(progress: Progress) -> Decimal:
     return reduce(_EXACT.add, (progress.sums[state] for state in _SPENT), Decimal(0))
 
 
-class Pace:
+class Backoff:
     """How fast orders may go.
 
     Nobody is held up by a failure now and then. After ten in a row, without one answer in between, one order at a

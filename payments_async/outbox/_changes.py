@@ -20,7 +20,7 @@ from payments_async._values.handlers import ErrorHook, Handler, HandlerPolicy, R
 from payments_async._values.tasks import Tasks
 from payments_async._wire.bodies import private_texts
 from payments_async.journal import Journal
-from payments_async.journal._changes import Change
+from payments_async.journal._changes import OrderEvent
 from payments_async.journal._faults import JournalClosed
 from payments_async.journal._records import Entry
 from payments_async.journal._states import UNSENT, State
@@ -341,6 +341,6 @@ class _Leased(NamedTuple):
     """
 
     id: int
-    change: Change
+    change: OrderEvent
     until: float
     tries: int

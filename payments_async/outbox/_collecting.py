@@ -9,9 +9,9 @@ from typing import Any
 
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, LoadBusy
-from payments_async.journal._records import WATCHED, Laid, Placed
-from payments_async.outbox._crew import Handed
-from payments_async.outbox._standing import StandingCrew
+from payments_async.journal._records import WATCHED, Placed, Staged
+from payments_async.outbox._standing import OutboxWorker
+from payments_async.outbox._worker_pool import Handed
 
 _log = logging.getLogger("payments_async")
 _AT_ONCE = 200  # orders taken in one commit
@@ -40,14 +40,14 @@ class Collector:
         *,
         owner: str,
         lease: float,
-        crew: Callable[[], StandingCrew | None],
+        pool: Callable[[], OutboxWorker | None],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._journal = journal
         self._name = name
         self._owner = owner
         self._lease = lease
-        self._crew = crew
+        self._worker_pool = pool
         self._start = start
         self._watched = 0.0  # until when others rely on it that we look
 
@@ -78,38 +78,38 @@ class Collector:
             await asyncio.shield(self._start(self._take(some)))
             last = some[-1].id
 
-    async def _take(self, some: Sequence[Laid]) -> None:
+    async def _take(self, some: Sequence[Staged]) -> None:
         """Take these, each of them permitted where a worker waits for it."""
-        crew = self._crew()
+        pool = self._worker_pool()
         numbers = [one.id for one in some]
-        if crew is None:
+        if pool is None:
             self._tell(some, await self._journal.take(self._name, numbers))
             return
-        asked, workers = crew.executor.clock(), _reserved(crew, some)
+        asked, workers = pool.executor.clock(), _reserved(pool, some)
         amounts = {one.id: one.amount for one in some}
         try:
             taken = await self._journal.take(
                 self._name,
                 numbers,
                 owner=self._owner,
-                chunk=crew.leases.own_chunk,
+                chunk=pool.leases.own_chunk,
                 lease=self._lease,
                 permits=workers.keys(),
             )
         except BaseException as error:
             for number, worker in workers.items():
-                crew.is_not_put(worker, amounts[number], error)
+                pool.is_not_put(worker, amounts[number], error)
             raise
         for number, amount in amounts.items():
             placed, reserved = taken.get(number), workers.get(number)
             if isinstance(placed, Placed):
-                if (rest := crew.place(placed, asked, reserved, amount)[1]) is not None:
+                if (rest := pool.place(placed, asked, reserved, amount)[1]) is not None:
                     await rest
             elif reserved is not None:
-                crew.let_go(reserved, amount)
+                pool.let_go(reserved, amount)
         self._tell(some, taken)
 
-    def _tell(self, some: Sequence[Laid], taken: Mapping[int, Any]) -> None:
+    def _tell(self, some: Sequence[Staged], taken: Mapping[int, Any]) -> None:
         """Look often for a while where something was taken, and say what could not be."""
         if any(isinstance(one, Placed) for one in taken.values()):
             self._watched = asyncio.get_running_loop().time() + WATCHED
@@ -127,12 +127,12 @@ class Collector:
                 _log.error("an order that was put could not be taken, and stays: %s", why, extra=facts)
 
 
-def _reserved(crew: StandingCrew, some: Sequence[Laid]) -> _Workers:
+def _reserved(pool: OutboxWorker, some: Sequence[Staged]) -> _Workers:
     """Workers that wait, for the first orders that are due."""
     workers: _Workers = {}
     for one in some:
-        if one.not_before <= crew.now():
-            worker = crew.reserve(one.amount)
+        if one.not_before <= pool.now():
+            worker = pool.reserve(one.amount)
             if worker is None:
                 break
             workers[one.id] = worker

@@ -8,10 +8,10 @@ from typing import Self
 
 from payments_async._values.frozen import frozen
 from payments_async.journal import Journal
-from payments_async.journal._changes import Hearing
+from payments_async.journal._changes import Subscription
 from payments_async.journal._faults import RunUnknown
 from payments_async.journal._inbox import Backlog
-from payments_async.journal._records import Awaited, HeldUp, ListingWord, Pause, Progress, SharedPace
+from payments_async.journal._records import Awaited, HeldUp, ListingWord, Pause, Progress, SharedRate
 from payments_async.journal._states import State
 from payments_async.outbox._settling import SettlingProgress
 
@@ -47,14 +47,14 @@ class OutboxHealth:
     paused: Pause | None
     held_up: HeldUp
     handlers: Backlog
-    orphaned: tuple[Hearing, ...]
+    orphaned: tuple[Subscription, ...]
     in_tray: int
     untaken: int
-    strangers: int
+    unknown_transactions: int
     unmatched: int
     restored_at: float | None
     awaits: Awaited | None
-    pace: SharedPace
+    pace: SharedRate
     deadlines: Sequence[ListingWord]
     is_open: bool = False
     hinders: str | None = None
@@ -75,7 +75,7 @@ class OutboxHealth:
         except RunUnknown:
             run = None  # nobody has opened it yet
         handlers = await journal.change_backlog(name)
-        hearings = await journal.hearings(name) if handlers.pending else ()
+        subscriptions = await journal.subscriptions(name) if handlers.pending else ()
         laid, untaken = await journal.count_laid(name)
         return cls(
             name=name,
@@ -83,10 +83,10 @@ class OutboxHealth:
             paused=await journal.paused(name),
             held_up=await journal.held_up(name),
             handlers=handlers,
-            orphaned=tuple(one for one in hearings if one.is_orphaned(now())),
+            orphaned=tuple(one for one in subscriptions if one.is_orphaned(now())),
             in_tray=laid - untaken,
             untaken=untaken,
-            strangers=await journal.strangers(name),
+            unknown_transactions=await journal.unknown_transactions(name),
             unmatched=await journal.unmatched_events(),
             restored_at=None if run is None else run.quarantined_at,
             awaits=None if run is None else run.awaits,

@@ -53,8 +53,8 @@ class LeasedOrder:
 
     Attributes:
         call: What sends it for the first time, where whoever put it has made that.
-        tell: Told how its try ended, and ``Finding.ended_at``, once that is written down; without an outcome where it
-            is not ours to send any more.
+        tell: Told how its try ended, and ``TransitionResult.ended_at``, once that is written down; without an outcome
+            where it is not ours to send any more.
     """
 
     lease: Lease

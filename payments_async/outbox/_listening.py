@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from payments_async._session.session import PaymentsSession, executor_of
 from payments_async._values.request_ids import plain_id
 from payments_async.journal import Journal
-from payments_async.journal._changes import Change
+from payments_async.journal._changes import OrderEvent
 from payments_async.journal._faults import JournalClosed, JournalError, OrderUnknown
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
@@ -156,7 +156,7 @@ class ChangeListener:
             last = changes[-1].id
         return last
 
-    async def _tell(self, changes: Sequence[Change]) -> None:
+    async def _tell(self, changes: Sequence[OrderEvent]) -> None:
         """Orders moved: tell those who wait for them, and the session that has doubts, all with one reading."""
         self._moved({change.state for change in changes})
         keys = {plain_id(change.request_id) for change in changes}

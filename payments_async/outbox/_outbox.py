@@ -50,27 +50,27 @@ from payments_async.journal._places import check_journal
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,
-    Adoption,
     Entry,
     Evidence,
-    Laid,
     Loaded,
     Outcome,
     Placed,
+    Staged,
+    TakeoverAuthorisation,
     ended,
 )
 from payments_async.journal._states import FINAL, UNSENT, State
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._changes import ChangeHandlers
 from payments_async.outbox._collecting import Collector
-from payments_async.outbox._crew import Handed
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._listening import SOON, ChangeListener
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._sending import OrderSender
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler
-from payments_async.outbox._standing import ChunkEnd, StandingCrew
+from payments_async.outbox._standing import ChunkEnd, OutboxWorker
+from payments_async.outbox._worker_pool import Handed
 
 C = TypeVar("C")
 H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
@@ -259,7 +259,7 @@ class Outbox:
                 self._name,
                 owner=self._owner,
                 lease=self._lease,
-                crew=self._sender.crew_with_room,
+                pool=self._sender.crew_with_room,
                 start=partial(self._tasks.start, "taking of orders"),
             )
             self._tasks.keep("collector", collector.run)
@@ -406,7 +406,7 @@ class Outbox:
         *,
         not_before: datetime | None = None,
         priority: int = 0,
-        adoption: Adoption | None = None,
+        adoption: TakeoverAuthorisation | None = None,
         connection: object = None,
     ) -> Entry:
         """Write an order down, to be sent once. It is on disk when this returns, also where that was cancelled.
@@ -618,7 +618,7 @@ class Outbox:
 
     # Operating it
 
-    async def untaken(self) -> Sequence[Laid]:
+    async def untaken(self) -> Sequence[Staged]:
         """Orders of committed transactions that could not be taken, each with its problem, a thousand at most.
 
         They are tried again when a worker starts; ``drop`` removes those that must not be sent.
@@ -631,7 +631,7 @@ class Outbox:
         Raises:
             OrderUnknown: There is no such order among those that could not be taken.
         """
-        await self._journal.drop_laid(self._name, request_id, who=who, why=why)
+        await self._journal.discard_staged(self._name, request_id, who=who, why=why)
 
     async def pause(self, who: str, why: str) -> None:
         """Stop sending, in all processes, until a person resumes it. It still takes orders."""
@@ -653,7 +653,7 @@ class Outbox:
         """
         found = await OutboxHealth.of(self._journal, self._name, now=self._now)
         # which may take long, or fail in a moment
-        is_looking = self._is_open and self._works and self._sender.crew is None
+        is_looking = self._is_open and self._works and self._sender.pool is None
         hinders = self._sender.why_not() or self._tasks.trouble or (_LOOKING if is_looking else None)
         settling = None if self._settler is None else await self._settler.progress()
         return attrs.evolve(found, is_open=self._is_open, hinders=hinders, settling=settling)
@@ -666,13 +666,13 @@ class Outbox:
         Raises:
             JournalError: The journal could not be read or written.
         """
-        crew = self._sender.crew
-        return ChunkEnd.NOT_NOW if crew is None else await crew.work_chunk(batch_id)
+        pool = self._sender.pool
+        return ChunkEnd.NOT_NOW if pool is None else await pool.work_chunk(batch_id)
 
     async def _refresh(self) -> None:
         """The outbox was paused or resumed: the workers here ask at once."""
-        if (crew := self._sender.crew) is not None:
-            await crew.refresh()
+        if (pool := self._sender.pool) is not None:
+            await pool.refresh()
 
     def _moved(self, states: Collection[State]) -> None:
         """Orders came to these states: wake the handlers and the settler."""
@@ -707,7 +707,12 @@ class Outbox:
         return moment
 
     async def _lay(
-        self, order: Order, not_before: datetime | None, priority: int, adoption: Adoption | None, connection: object
+        self,
+        order: Order,
+        not_before: datetime | None,
+        priority: int,
+        adoption: TakeoverAuthorisation | None,
+        connection: object,
     ) -> Entry:
         """Put an order within a transaction of the application's own."""
         moment = self._checked(order, not_before, priority)
@@ -730,7 +735,7 @@ class Outbox:
         order: Order,
         not_before: datetime | None,
         priority: int,
-        adoption: Adoption | None = None,
+        adoption: TakeoverAuthorisation | None = None,
         sent: Evidence | None = None,
     ) -> _Putting:
         """Begin to put an order into the chunk of this process, if it works and has not too much to do.
@@ -739,16 +744,16 @@ class Outbox:
         one for each order would cost a fifth of what sending it costs.
         """
         moment = self._checked(order, not_before, priority)
-        crew = self._sender.crew_with_room()
+        pool = self._sender.crew_with_room()
         body = write_order(order)
         private = partial(private_texts, order)
         # raises where it cannot be written as a request: it would wait for ever
         call = self._writes(order.request_id, order.amount, body, sent_before=False, private=private)
-        putting = _Putting(order, crew, call)
-        if crew is not None:
-            putting.asked = crew.executor.clock()
+        putting = _Putting(order, pool, call)
+        if pool is not None:
+            putting.asked = pool.executor.clock()
             if moment <= self._now() and sent is None:
-                putting.worker = crew.reserve(order.amount)
+                putting.worker = pool.reserve(order.amount)
         try:
             written = putting.written = asyncio.ensure_future(
                 self._journal.put(
@@ -756,8 +761,8 @@ class Outbox:
                     order,
                     not_before=moment,
                     priority=priority,
-                    owner=None if crew is None else self._owner,
-                    chunk=None if crew is None else crew.leases.own_chunk,
+                    owner=None if pool is None else self._owner,
+                    chunk=None if pool is None else pool.leases.own_chunk,
                     lease=self._lease,
                     permits=putting.worker is not None,
                     adoption=adoption,
@@ -854,9 +859,9 @@ class _Putting:
         ended: What the caller of ``pay`` waits for: how the order ended, or ``None`` where the journal has to be read.
     """
 
-    def __init__(self, order: Order, crew: StandingCrew | None, call: Call[Acceptance]) -> None:
+    def __init__(self, order: Order, pool: OutboxWorker | None, call: Call[Acceptance]) -> None:
         self.order = order
-        self.crew = crew
+        self.pool = pool
         self._call = call
         self.asked = 0.0
         self.worker: asyncio.Future[Handed | None] | None = None
@@ -867,15 +872,15 @@ class _Putting:
 
     def give_up(self, error: BaseException) -> None:
         """It was not written down, or nobody knows."""
-        if self.crew is not None and self.worker is not None:
-            self.crew.is_not_put(self.worker, self.order.amount, error)
+        if self.pool is not None and self.worker is not None:
+            self.pool.is_not_put(self.worker, self.order.amount, error)
 
     def succeeded(self, placed: Placed) -> Coroutine[Any, Any, None] | None:
         """It is on disk: a worker gets it. Gives what has to be written where none does."""
         self.entry = placed.entry
-        if self.crew is None:
+        if self.pool is None:
             return None
-        leased, rest = self.crew.place(placed, self.asked, self.worker, self.order.amount)
+        leased, rest = self.pool.place(placed, self.asked, self.worker, self.order.amount)
         if leased is not None:
             leased.call = self._call
             if self.ended is not None:

@@ -49,7 +49,7 @@ class SettlingPass:
     parked: tuple[str, ...] = ()
     sent_again: tuple[str, ...] = ()
     doubles: tuple[str, ...] = ()
-    strangers: int = 0
+    unknown_transactions: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -174,7 +174,7 @@ class ReconcilePass:
             parked=tuple(self.findings.parked),
             sent_again=tuple(self.findings.sent_again),
             doubles=tuple(self.findings.doubles),
-            strangers=self.findings.strangers_seen,
+            unknown_transactions=self.findings.strangers_seen,
             notes=(*self.findings.unread, *self.findings.notes),
         )
 

@@ -21,8 +21,8 @@ from payments_async._wire.models import Acceptance, Transaction, TransactionStat
 from payments_async._wire.status_codes import STATUS_CODES
 from payments_async.journal import Journal, OrderUnknown
 from payments_async.journal._places import check_journal
-from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Evidence, Sweep
-from payments_async.journal._states import CONFIRMED, OPEN, News, State
+from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Evidence, ListScan
+from payments_async.journal._states import CONFIRMED, OPEN, Signal, State
 from payments_async.outbox._absences import Absences, unproven
 from payments_async.outbox._scans import (
     LOOKED_UP,
@@ -46,7 +46,7 @@ _READS = 10  # looks at single transactions
 _TOLD = 5_000  # orders that a session did not send, and is told of all the same: each costs it some 700 bytes
 STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
 _ENDS = {LOOKED_UP[status]: state for status, state in STATES.items()}
-_NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.is_final}
+_NOTIFIED = {code: Signal(row.signal) for code, row in STATUS_CODES.items() if row.is_final}
 
 
 @frozen(kw_only=True)
@@ -103,7 +103,7 @@ class Reconciliation:
     sent_again: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
-    strangers: tuple[Transaction, ...] = ()
+    unknown_transactions: tuple[Transaction, ...] = ()
     strangers_seen: int = 0
     differences: tuple[Difference, ...] = ()
     doubles: tuple[Double, ...] = ()
@@ -118,7 +118,7 @@ async def reconcile(
     *,
     request_id: str | None = None,
     grace: float = GRACE,
-    sweeps: int = LISTS,
+    list_scans: int = LISTS,
     interval: float = INTERVAL,
     stuck_after: float = 86_400.0,
     reversals: bool = False,
@@ -130,22 +130,22 @@ async def reconcile(
     """Settle unknown and accepted orders: by stored notifications, by the list, and by their transaction ids.
 
     Only what the service says of an order settles it. Not being found settles nothing: an unknown order that clean
-    sweeps did not show is parked for a person, and never sent again by itself. A sweep is clean when the list was
-    read to its end and shows an order of ours of those days. The more often the list shows orders under a status, the
-    fewer are left to look up; statuses are believed only from filters that the service demonstrably knows.
+    list scans did not show is parked for a person, and never sent again by itself. A list scan is clean when the list
+    was read to its end and shows an order of ours of those days. The more often the list shows orders under a status,
+    the fewer are left to look up; statuses are believed only from filters that the service demonstrably knows.
 
     The list is read from the first permit of any open order until today. So it shows whatever became of other orders of
     these days as well: a second transaction, or one of an order that was rejected. Orders that were rejected, or that
     failed as a notification alone has told, are looked for until a complete list that began a day later is on record.
     Where a journal was copied or restored, all days since the batch was made are read, and what the list shows is never
-    sent again, planned or not. The same clean sweeps after the same grace time are what lifting a quarantine asks for.
+    sent again, planned or not. Lifting a quarantine asks for the same clean list scans after the same grace time.
 
     Args:
         batch_id: ``None`` for all batches.
         request_id: Only this order, whatever its batch: the list is read from its own first permit on.
         grace: Seconds after its last permit within which an order may still arrive, and is not parked; and as many
             since the journal was found to be copied or restored.
-        sweeps: Clean sweeps, 2 or more, that have to miss an unknown order before it is parked.
+        list_scans: Clean list scans, 2 or more, that have to miss an unknown order before it is parked.
         interval: Seconds between two of them. They are made only where an order might be parked, or a quarantine be
             lifted.
         stuck_after: Seconds after which an accepted order without an end is reported.
@@ -167,7 +167,7 @@ async def reconcile(
     check_journal(journal)
     await check_account(payments, journal)
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience, abreast=PAGES_ABREAST)
-    absences = Absences(payments=payments, grace=grace, lists=sweeps, interval=interval, clock=clock, ticks=clock)
+    absences = Absences(payments=payments, grace=grace, lists=list_scans, interval=interval, clock=clock, ticks=clock)
     scanner = ListScanner(payments, journal, reader, grace=grace, interval=interval)
     search, findings = Reconciler(scanner, absences, progress=progress), scanner.findings
     observer = executor_of(payments).observer
@@ -188,7 +188,7 @@ async def reconcile(
         sent_again=tuple(findings.sent_again),
         conflicts=conflicts,
         stuck=tuple(findings.stuck),
-        strangers=tuple(findings.strangers.values()),
+        unknown_transactions=tuple(findings.unknown_transactions.values()),
         strangers_seen=findings.strangers_seen,
         differences=tuple(findings.differences.values()),
         doubles=tuple(doubles),
@@ -330,7 +330,7 @@ class Reconciler:
         quarantined = [run for run in runs if run.quarantined or (run.awaits and run.is_outbox)]
         self.is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
-        after = _last_complete(await journal.sweeps(batch_id), batch_id, self.absences.clock()) - LATE
+        after = _last_complete(await journal.list_scans(batch_id), batch_id, self.absences.clock()) - LATE
         moments = [
             await journal.sent_since(batch_id, (State.REJECTED,), after=after),
             *(run.look_since for run in quarantined),
@@ -404,9 +404,9 @@ class Reconciler:
 
     async def _notified(self, order: ReconcileTarget, event: TransactionEvent) -> None:
         """Settle an order by the notification of its end."""
-        if (news := _NOTIFIED.get(event.status_code)) is not None:
+        if (signal := _NOTIFIED.get(event.status_code)) is not None:
             evidence = Evidence(
-                news=news,
+                signal=signal,
                 source="stored notification",
                 request_id=event.request_id,
                 transaction_id=event.transaction_id,
@@ -451,7 +451,7 @@ class Reconciler:
             told: dict[str, list[Evidence]] = {}
             for transaction_id, row, status in page:
                 end = Evidence(
-                    news=LOOKED_UP[status],
+                    signal=LOOKED_UP[status],
                     source=f"list {status}",
                     request_id=row.request_id,
                     transaction_id=transaction_id,
@@ -466,7 +466,7 @@ class Reconciler:
                 put_back(window.sought, orders.values())
 
     def _may_change(self, window: DateRange) -> Iterator[str]:
-        """The transactions that the last sweep has shown, of orders of which a status has something to say."""
+        """The transactions that the last list scan has shown, of orders of which a status has something to say."""
         for page in self.scanner.shown.pages():
             orders = window.sought.find({row.request_id for row in page.values()})
             yield from (id_ for id_, row in page.items() if orders[row.request_id].may_change)
@@ -480,7 +480,7 @@ class Reconciler:
     async def _end(self, order: ReconcileTarget, told: list[Evidence]) -> None:
         """Settle an order by the end of its transaction; of each one, where it has several."""
         for evidence in told:
-            if order.unconfirmed or _ENDS[evidence.news] is not order.state:
+            if order.unconfirmed or _ENDS[evidence.signal] is not order.state:
                 await self.scanner.findings.apply(order, evidence)
 
     async def _by_id(self, window: DateRange | None, sought: SpillTable[ReconcileTarget]) -> None:
@@ -562,14 +562,14 @@ class Reconciler:
         found.clear()
 
 
-def _last_complete(sweeps: Sequence[Sweep], batch_id: str | None, now: float) -> float:
-    """When the last complete sweep for a batch began; 0 where there is none.
+def _last_complete(list_scans: Sequence[ListScan], batch_id: str | None, now: float) -> float:
+    """When the last complete list scan for a batch began; 0 where there is none.
 
     One that began later than another that was made after it, or than now, began at no moment that counts: the clock
     was wrong then.
     """
-    for sweep in reversed(sweeps):
-        if sweep.begun <= now and sweep.is_complete and sweep.batch_id == batch_id:
-            return sweep.begun
-        now = min(now, sweep.begun)
+    for scan in reversed(list_scans):
+        if scan.begun <= now and scan.is_complete and scan.batch_id == batch_id:
+            return scan.begun
+        now = min(now, scan.begun)
     return 0.0

@@ -24,14 +24,14 @@ from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy, OrdersDiffer
 from payments_async.journal._places import check_journal
-from payments_async.journal._records import GRACE, INTERVAL, Adoption, Run
+from payments_async.journal._records import GRACE, INTERVAL, Run, TakeoverAuthorisation
 from payments_async.journal._states import State
-from payments_async.outbox._brakes import Fuse, Meter, Pace
-from payments_async.outbox._crew import ASKED_TO_STOP, Crew, FirstLook, RunProgress
+from payments_async.outbox._brakes import Backoff, Budget, Fuse
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_unknown
 from payments_async.outbox._scans import DateRange, ListScanner, account_of
 from payments_async.outbox._sent_by_session import sent_by_session
+from payments_async.outbox._worker_pool import ASKED_TO_STOP, FirstLook, RunProgress, WorkerPool
 
 _log = logging.getLogger("payments_async")
 
@@ -61,7 +61,7 @@ async def run_batch(
     source_digest: str | None = None,
     approvals: int = 0,
     policy: str | None = None,
-    adoption: Adoption | None = None,
+    adoption: TakeoverAuthorisation | None = None,
 ) -> RunProgress:
     """Send every planned order of a batch, written down before and after, and tell how the batch stands.
 
@@ -144,13 +144,13 @@ async def run_batch(
                 await look_up_unknown(payments, journal, batch_id, is_listed=looked is not None)
         except AuthenticationFailed as error:
             refused = f"the credentials were refused: {error.message}"
-        crew = BatchCrew(
+        pool = BatchWorker(
             payments=payments,
             journal=journal,
             batch_id=batch_id,
             leases=Leases(journal, owner=owner, seconds=lease, clock=executor.clock),
-            meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
-            pace=Pace(patience, clock=executor.clock),
+            meter=Budget(fuse or _UNFUSED, await journal.progress(batch_id)),
+            pace=Backoff(patience, clock=executor.clock),
             size=concurrency,
             rate=rate,
             stop=stop,
@@ -158,9 +158,9 @@ async def run_batch(
             looked=looked,
         )
         if refused is not None:
-            crew.end(refused)
-        await crew.work(lease)
-        ended = await crew.refresh()
+            pool.end(refused)
+        await pool.work(lease)
+        ended = await pool.refresh()
         work.tell(unknown=ended.counts.get(State.UNKNOWN, 0), stopped=ended.stopped is not None)
         return ended
 
@@ -185,7 +185,7 @@ async def _load(
     owner: str,
     *,
     patience: float,
-    adoption: Adoption | None,
+    adoption: TakeoverAuthorisation | None,
     tell: Callable[[RunProgress], object] | None,
 ) -> None:
     """Write all orders down, once no other process loads them."""
@@ -312,7 +312,7 @@ async def take_first_look(
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class BatchCrew(Crew):
+class BatchWorker(WorkerPool):
     """All workers of one process on one batch.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""A sweep: the service's list of some days, read to its end, compared with the journal, and put on record there."""
+"""A list scan: the service's list of some days, read to its end, compared with the journal, and put on record there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity
-from payments_async.journal._states import CONFIRMED, News, State, next_state
+from payments_async.journal._states import CONFIRMED, Signal, State, next_state
 from payments_async.outbox._targets import (
     ListedTransaction,
     ReconcileTarget,
@@ -38,16 +38,16 @@ _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is 
 
 PAGES_ABREAST = 4  # of a list, asked for side by side; the rest of the session's places are for sending
 _MOST = 1000  # records nobody sent that are kept in the report; the others are counted
-LOOKED_UP: Mapping[TransactionStatus, News] = {
-    TransactionStatus.ENQUEUED: News.LOOKED_UP_PROCESSING,
-    TransactionStatus.PROCESSING: News.LOOKED_UP_PROCESSING,
-    TransactionStatus.SUCCESSFUL: News.LOOKED_UP_SUCCESSFUL,
-    TransactionStatus.FAILED: News.LOOKED_UP_FAILED,
-    TransactionStatus.REVERSED: News.LOOKED_UP_REVERSED,
+LOOKED_UP: Mapping[TransactionStatus, Signal] = {
+    TransactionStatus.ENQUEUED: Signal.LOOKED_UP_PROCESSING,
+    TransactionStatus.PROCESSING: Signal.LOOKED_UP_PROCESSING,
+    TransactionStatus.SUCCESSFUL: Signal.LOOKED_UP_SUCCESSFUL,
+    TransactionStatus.FAILED: Signal.LOOKED_UP_FAILED,
+    TransactionStatus.REVERSED: Signal.LOOKED_UP_REVERSED,
 }
-_ENDS = frozenset({News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED})
+_ENDS = frozenset({Signal.LOOKED_UP_SUCCESSFUL, Signal.LOOKED_UP_FAILED, Signal.LOOKED_UP_REVERSED})
 STATES: Mapping[TransactionStatus, State] = {  # in which an order ends that the list shows so
-    status: next_state(State.UNKNOWN, news).state for status, news in LOOKED_UP.items() if news in _ENDS
+    status: next_state(State.UNKNOWN, signal).state for status, signal in LOOKED_UP.items() if signal in _ENDS
 }
 _WRONG_CLOCK = "this machine's clock is days away from the service's: set it; the list of its days was read too"
 _DATE_KEYS = "the service may not know days as they are written; compare Dialect.date_keys"
@@ -60,15 +60,15 @@ class DateRange:
     Attributes:
         since, until: First and last day, in the service's time zone, with a margin around them.
         sought: By request id.
-        sweeps: How many times the list of them was read.
-        days: Those of orders that the last sweep has shown, and that are known to be of these days.
+        list_scans: How many times the list of them was read.
+        days: Those of orders that the last list scan has shown, and that are known to be of these days.
         earlier, later: How many days were taken in before and after, since the service's clock is not ours.
     """
 
     since: date
     until: date
     sought: SpillTable[ReconcileTarget] = attrs.field(factory=reconcile_targets)
-    sweeps: int = 0
+    list_scans: int = 0
     days: set[date] = attrs.field(factory=set)
     earlier: int = 0
     later: int = 0
@@ -104,7 +104,7 @@ class DateRange:
         return True
 
     def shows(self, day: date) -> bool:
-        """Whether the last sweep has shown an order of ours of about this day, so that absence says something."""
+        """Whether the last list scan has shown an order of ours of about this day, so that absence says something."""
         return any(abs(day - known) <= _MARGIN for known in self.days)
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class Findings:
     parked: list[str] = attrs.field(factory=list)
     sent_again: list[str] = attrs.field(factory=list)  # or will be, by a listing deadline
     stuck: list[str] = attrs.field(factory=list)
-    strangers: dict[str, Transaction] = attrs.field(factory=dict)
+    unknown_transactions: dict[str, Transaction] = attrs.field(factory=dict)
     strangers_seen: int = 0
     differences: dict[str, Difference] = attrs.field(factory=dict)
     doubles: dict[str, dict[str, None]] = attrs.field(factory=dict)  # transaction ids, in the order they were seen in
@@ -163,7 +163,7 @@ class Findings:
         order.state = finding.state
         if order.unconfirmed and finding.conflict is not None:
             self.contradicted[order.request_id] = finding.conflict
-        order.unconfirmed &= evidence.news not in _ENDS
+        order.unconfirmed &= evidence.signal not in _ENDS
         if (finding.conflict is None or finding.state in CONFIRMED) and evidence.transaction_id is not None:
             order.transaction_id = evidence.transaction_id
         return finding.conflict is None
@@ -197,10 +197,10 @@ class Findings:
 
     def stranger(self, record: Transaction) -> None:
         """A record nobody here has sent."""
-        if record.transaction_id not in self.strangers:
+        if record.transaction_id not in self.unknown_transactions:
             self.strangers_seen += 1
-            if len(self.strangers) < _MOST:
-                self.strangers[record.transaction_id] = record
+            if len(self.unknown_transactions) < _MOST:
+                self.unknown_transactions[record.transaction_id] = record
 
     def sum_up(self, orders: Iterable[ReconcileTarget], before: float) -> None:
         """These have been looked for everywhere.
@@ -219,9 +219,9 @@ class Findings:
 
 def evidence_of(record: Transaction, source: str) -> Evidence:
     """What a record says, word for word; without a status that is known, that the service has the order."""
-    news = None if record.status is None else LOOKED_UP.get(record.status)
+    signal = None if record.status is None else LOOKED_UP.get(record.status)
     return Evidence(
-        news=news or News.LOOKED_UP_PROCESSING,
+        signal=signal or Signal.LOOKED_UP_PROCESSING,
         source=source,
         request_id=record.request_id,
         transaction_id=record.transaction_id,
@@ -270,25 +270,25 @@ class ListScanner:
             What the list is worth.
         """
         begun = [
-            await self.journal.begin_sweep(batch_id, since=window.since, until=window.until) for batch_id in batches
+            await self.journal.begin_list_scan(batch_id, since=window.since, until=window.until) for batch_id in batches
         ]
         requests, self.shown, self.unclaimed, self._ours = self.reader.requests, listed_transactions(), ids(), 0
-        window.sweeps += 1
+        window.list_scans += 1
         window.days.clear()
         reading = await self._read_window(window)
         if reading.problem is None and not self._ours and await self._is_beyond(window):
             self.findings.note(f"the list of {window} shows no order of ours, the list of all days does: {_DATE_KEYS}")
             reading = await self._read(window, None, None)
-        for sweep in begun:
+        for scan in begun:
             ended = attrs.evolve(
-                sweep,
+                scan,
                 rows=reading.rows,
                 requests=self.reader.requests - requests,
                 counted=reading.counted,
                 clean=bool(window.days),
                 problem=reading.problem,
             )
-            await self.journal.end_sweep(ended, grace=self.grace, interval=self.interval)
+            await self.journal.end_list_scan(ended, grace=self.grace, interval=self.interval)
         return reading
 
     async def _read_window(self, window: DateRange) -> Reading:
@@ -352,7 +352,7 @@ class ListScanner:
             seen: Comes to hold what they show of sought orders, by transaction id.
         """
         for order in sought.values():
-            order.listed = window.sweeps
+            order.listed = window.list_scans
         orders = dict(sought)
         found = await self.journal.orders_of([request_id for request_id in named if request_id not in orders])
         gone = {listed: order for listed, order in found.items() if isinstance(order, ArchivedOrder)}
@@ -361,7 +361,7 @@ class ListScanner:
             words = "the list has request ids in other letters than they were sent in, such as"
             self.findings.note(f"{words} {next(iter(renamed.values()))}")
             for request_id, order in window.sought.find(one for one in renamed if one not in sought).items():
-                order.listed = window.sweeps
+                order.listed = window.list_scans
                 sought[request_id] = order
         known = {entry.request_id: ReconcileTarget.of(entry) for entry in others.values()} | sought
         orders |= {listed: known[entry.request_id] for listed, entry in others.items()}
@@ -375,7 +375,7 @@ class ListScanner:
         )
         if self.remembers:
             unheard = [row for one, rows_ in named.items() if one not in orders and one not in gone for row in rows_]
-            await self.journal.note_sightings([evidence_of(row, "list") for row in unheard])
+            await self.journal.note_observed([evidence_of(row, "list") for row in unheard])
 
     async def _all_of(
         self,

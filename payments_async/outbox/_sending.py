@@ -14,12 +14,12 @@ from payments_async._values.errors import AuthenticationFailed, PaymentsError
 from payments_async.journal import Journal, State
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Awaited, Entry
-from payments_async.outbox._brakes import Fuse, Meter, Pace
-from payments_async.outbox._crew import ASK_AGAIN
+from payments_async.outbox._brakes import Backoff, Budget, Fuse
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._listening import AGAIN_INITIAL, AGAIN_MAX
 from payments_async.outbox._run import take_first_look, why_not
-from payments_async.outbox._standing import StandingCrew
+from payments_async.outbox._standing import OutboxWorker
+from payments_async.outbox._worker_pool import ASK_AGAIN
 
 _log = logging.getLogger("payments_async")
 _FOREVER = float("inf")
@@ -60,7 +60,7 @@ class OrderSender:
     interval: float
     now: Callable[[], float]
     owner: str = attrs.field(init=False, default="")
-    crew: StandingCrew | None = attrs.field(init=False, default=None)
+    pool: OutboxWorker | None = attrs.field(init=False, default=None)
     stopping: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
     hinders: str | None = attrs.field(init=False, default=None)
     told: set[asyncio.Future[Entry | None]] = attrs.field(init=False, factory=set)
@@ -73,28 +73,28 @@ class OrderSender:
     def end(self) -> None:
         """Begin nothing more, and finish what is under way."""
         self.stopping.set()
-        if self.crew is not None:
-            self.crew.end("it is closed")
+        if self.pool is not None:
+            self.pool.end("it is closed")
 
     def look(self) -> None:
         """There may be more to do."""
-        if self.crew is not None:
-            self.crew.look()
+        if self.pool is not None:
+            self.pool.look()
 
-    def crew_with_room(self) -> StandingCrew | None:
+    def crew_with_room(self) -> OutboxWorker | None:
         """The crew of this process, if it will send what it is given soon."""
-        crew = self.crew
-        if crew is None or not crew.may_send() or crew.drains or crew.leases.count_own() >= _QUEUED * self.concurrency:
+        pool = self.pool
+        if pool is None or not pool.may_send() or pool.drains or pool.leases.count_own() >= _QUEUED * self.concurrency:
             return None
-        return crew
+        return pool
 
     def is_under_way(self, request_id: str) -> bool:
         """Whether a worker here has an order in hand."""
-        return self.crew is not None and request_id in self.crew.under_way
+        return self.pool is not None and request_id in self.pool.under_way
 
     def why_not(self) -> str | None:
         """What hinders the sending, in words."""
-        return self.hinders or (None if self.crew is None else self.crew.trouble)
+        return self.hinders or (None if self.pool is None else self.pool.trouble)
 
     async def run(self) -> None:
         """Send, and begin again after a failure, until it is closed."""
@@ -173,21 +173,21 @@ class OrderSender:
         tell, and what was sent since is forgotten. What a person did in the meantime, or a notification told, says
         nothing of that.
         """
-        sweeps = await self.journal.sweeps(self.name)
-        looked = max((sweep.begun for sweep in sweeps if sweep.ended and sweep.problem is None), default=0.0)
+        list_scans = await self.journal.list_scans(self.name)
+        looked = max((scan.begun for scan in list_scans if scan.ended and scan.problem is None), default=0.0)
         return max(looked, await self.journal.last_change(_ANSWERS) / 1e6)
 
     async def _send(self) -> None:
         """Have a crew work until it is closed or fails."""
         clock = executor_of(self.payments).clock
-        crew = StandingCrew(
+        pool = OutboxWorker(
             payments=self.payments,
             journal=self.journal,
             name=self.name,
             leases=Leases(self.journal, owner=self.owner, seconds=self.lease, clock=clock, now=self.now),
             fuse=self.fuse,
-            meter=Meter(self.fuse, await self.journal.progress(outbox=self.name)),
-            pace=Pace(_FOREVER, clock=clock),
+            meter=Budget(self.fuse, await self.journal.progress(outbox=self.name)),
+            pace=Backoff(_FOREVER, clock=clock),
             size=self.concurrency,
             rate=self.rate,
             stop=self.stopping,
@@ -199,15 +199,15 @@ class OrderSender:
         if self._unreturned is not None:
             await self._unreturned.give_back_all()  # else what was in its hands waits until its leases are over
             self._unreturned = None
-        self.crew = crew
+        self.pool = pool
         try:
-            await crew.refresh()  # only now: whoever pauses it from here on tells the crew
-            await crew.work(self.lease)
+            await pool.refresh()  # only now: whoever pauses it from here on tells the crew
+            await pool.work(self.lease)
         except JournalError:
-            self._unreturned = crew.leases
+            self._unreturned = pool.leases
             raise
         finally:
-            self.crew = None
+            self.pool = None
             for ended in self.told:
                 if not ended.done():
                     ended.set_result(None)  # nobody here has it in hand any more

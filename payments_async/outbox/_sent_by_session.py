@@ -10,7 +10,7 @@ from payments_async._wire.bodies import private_texts, write_order
 from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._records import Evidence
-from payments_async.journal._states import News
+from payments_async.journal._states import Signal
 
 
 async def sent_by_session(
@@ -35,7 +35,7 @@ async def sent_by_session(
     try:
         acceptance = await books.earlier(call)
     except OutcomeUnknown as error:
-        news, transaction_id = News.UNKNOWN, error.transaction_id
+        signal, transaction_id = Signal.UNKNOWN, error.transaction_id
     except InvalidOrder:  # nothing but this session knows of the other order, unless it is in the journal
         if await is_held(journal, request_id):
             return None
@@ -45,10 +45,10 @@ async def sent_by_session(
     else:
         if acceptance is None:
             return None
-        news, transaction_id = News.ACCEPTED, acceptance.transaction_id
+        signal, transaction_id = Signal.ACCEPTED, acceptance.transaction_id
     at = books.sent_at(request_id)
     at = None if at is None else at + (payments.clock_difference or 0.0)
-    return Evidence(news=news, source="session", request_id=request_id, transaction_id=transaction_id, at=at)
+    return Evidence(signal=signal, source="session", request_id=request_id, transaction_id=transaction_id, at=at)
 
 
 async def is_held(journal: Journal, request_id: str) -> bool:

@@ -75,15 +75,15 @@ class Settler:
 
     An unknown order is looked up seconds after it became so, an accepted one where no notification came, a parked one
     rarely; each with growing pauses. One pass over the list serves all that are due, and all others that the list
-    shows on the way. An unknown order that clean sweeps did not show, with time between them, is parked for a person.
-    It sends nothing.
+    shows on the way. An unknown order that clean list scans did not show, with time between them, is parked for a
+    person. It sends nothing.
 
     Args:
         outbox: Whose orders.
         owner: A name that nobody else has.
         grace: Seconds after its last permit within which an order may still arrive, and is not parked.
-        sweeps: Clean sweeps, 2 or more, that have to miss an unknown order before it is parked. They are counted in
-            memory: who takes over begins at none.
+        list_scans: Clean list scans, 2 or more, that have to miss an unknown order before it is parked. They are
+            counted in memory: who takes over begins at none.
         interval: Seconds between two that count.
         lease: Seconds after which another process takes over from one that hangs; one that died is known at once.
         standby: Seconds between two questions whether the duty is free.
@@ -101,7 +101,7 @@ class Settler:
         *,
         owner: str,
         grace: float = GRACE,
-        sweeps: int = LISTS,
+        list_scans: int = LISTS,
         interval: float = INTERVAL,
         lease: float = 30.0,
         standby: float = 1.0,
@@ -112,7 +112,7 @@ class Settler:
     ) -> None:
         self._payments = payments
         self._rule = partial(
-            Absences, payments=payments, grace=grace, lists=sweeps, interval=interval, clock=clock, ticks=ticks
+            Absences, payments=payments, grace=grace, lists=list_scans, interval=interval, clock=clock, ticks=ticks
         )
         self._journal = journal
         self._outbox = outbox
@@ -348,13 +348,13 @@ class Settler:
 
     def _tell_strangers(self, trip: ReconcilePass) -> None:
         """Say aloud that somebody else pays from this account, once for each transaction."""
-        news = [one for one in trip.findings.strangers if one not in self._strangers]
-        if not news or len(self._strangers) >= _DOUBLES_TOLD:
+        signal = [one for one in trip.findings.unknown_transactions if one not in self._strangers]
+        if not signal or len(self._strangers) >= _DOUBLES_TOLD:
             return
-        self._strangers.update(news)
+        self._strangers.update(signal)
         words = "the outbox %s: %d transactions of orders that this journal does not hold, %s the first: who sent them?"
-        facts = {"outbox": self._outbox, "strangers": len(news), "transaction_id": news[0]}
-        _log.warning(words, self._outbox, len(news), news[0], extra=facts)
+        facts = {"outbox": self._outbox, "strangers": len(signal), "transaction_id": signal[0]}
+        _log.warning(words, self._outbox, len(signal), signal[0], extra=facts)
 
     def _pause(self, order: OpenOrder, now: float) -> float:
         """Seconds until an order is looked up again."""

@@ -19,11 +19,11 @@ from payments_async._values.errors import PaymentsError
 from payments_async._values.observing import Observer
 from payments_async.journal._faults import JournalError, JournalUnavailable
 from payments_async.journal._records import Outcome, Pause, Permit, Placed, Progress, Waiting
-from payments_async.journal._states import News
+from payments_async.journal._states import Signal
 from payments_async.outbox._brakes import Fuse, spent_in
-from payments_async.outbox._crew import Crew, Handed
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._leases import LeasedOrder
+from payments_async.outbox._worker_pool import Handed, WorkerPool
 
 _log = logging.getLogger("payments_async")
 
@@ -49,7 +49,7 @@ class ChunkEnd(Enum):
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class StandingCrew(Crew):
+class OutboxWorker(WorkerPool):
     """All workers of one process on one outbox.
 
     Attributes:
@@ -177,7 +177,7 @@ class StandingCrew(Crew):
         """A worker that was reserved was broken off meanwhile: nobody sends an order under its permit."""
         self.let_go(worker, order.claimed.amount)
         self.leases.again(order, 0.0)
-        broken_off = Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent")
+        broken_off = Outcome(permit=permit, signal=Signal.NOT_SENT, message="broken off before it was sent")
         await self.survives(self.journal.record(broken_off))
 
     def has_plenty(self) -> bool:

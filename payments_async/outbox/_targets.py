@@ -26,7 +26,7 @@ class ReconcileTarget:
     Attributes:
         first, state: When it was looked for, and as far as we know it by now.
         at: Unix seconds of its last permit.
-        listed: The number of the last sweep that showed it, whatever it said of it.
+        listed: The number of the last list scan that showed it, whatever it said of it.
         unconfirmed: A notification alone says that it failed.
     """
 

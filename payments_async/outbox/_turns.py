@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
-from payments_async.journal._records import Turns
+from payments_async.journal._records import RateSlots
 
 MOMENT = 0.25  # seconds for which a turn is good; later ones of others are near, and both would be a burst
 _SPELL = 0.1  # seconds for which turns are kept in hand, beside what a reservation takes
@@ -118,7 +118,7 @@ class Reserve:
         at_once = min(max(waiting, self.missed), math.ceil(self.rate * _SPELL))
         return max(0, expected + at_once - self._left)
 
-    def add(self, turns: Turns, asked_at: float) -> None:
+    def add(self, turns: RateSlots, asked_at: float) -> None:
         """Turns were reserved, or none yet.
 
         Args:

@@ -56,12 +56,12 @@ import payments_async
 from payments_async import PaymentsSession, PayoutOrder
 from payments_async.bulk import Fuse, lift_quarantine, reconcile, run_batch, write_off_all
 from payments_async.journal import (
-    Adoption,
     HeldElsewhere,
     JournalLost,
     NotLookedFor,
     SecondJournal,
     SqliteJournal,
+    TakeoverAuthorisation,
 )
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Quirks, Sandbox
@@ -74,7 +74,7 @@ WAYS = ("batch", "outbox")
 TICK = 25.0  # seconds that an outbox waits at a time: less than what it takes for a jump of its clock
 TICKS = 60  # of an outbox, until an operator comes: more than the grace
 TURNS = 20  # of a person, before they give up
-WORD = Adoption(who="Ann", why="yes, yes")
+WORD = TakeoverAuthorisation(who="Ann", why="yes, yes")
 AT_ONCE = 8  # cells of one process
 PROCESSES = 2
 PATIENCE = 60.0  # seconds for one cell
@@ -273,7 +273,7 @@ class Stage:
         """The 12."""
         return [attrs.evolve(order, request_id=f"{prefix}{order.request_id}") for order in map(payout, range(COUNT))]
 
-    def journal(self, path: Path, second: Adoption | None = None) -> SqliteJournal:
+    def journal(self, path: Path, second: TakeoverAuthorisation | None = None) -> SqliteJournal:
         """Of this machine."""
         self.at = path
         return SqliteJournal(path, state_folder=self.place.state, clock=self.clock, second_journal=second)
@@ -343,7 +343,7 @@ class Stage:
 
     async def batch_again(self, path: Path, orders: Sequence[PayoutOrder], name: str) -> None:
         """Do what is asked for until the batch is through."""
-        adoption: Adoption | None = None
+        adoption: TakeoverAuthorisation | None = None
         for _ in range(TURNS):
             try:
                 async with self.journal(path, WORD if "S" in self.said else None) as journal:
@@ -524,7 +524,7 @@ _WORD_WAITS = _changed(
     """    (run,) = run_columns(commit, batch_id, "id")
     found = commit.execute("SELECT run, number FROM chunk WHERE run = ? AND state = 'open'", (run,))
     quarantine(commit, found.fetchall(), "another journal")
-    void_sweeps(commit, (run,))
+    void_list_scans(commit, (run,))
     look_earlier(commit, run, commit.now)
     at, since = commit.execute("SELECT quarantined_at, look_since FROM run WHERE id = ?", (run,)).fetchone()
     commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (RESTORED, f"{at!r} {since!r}"))
@@ -565,7 +565,7 @@ GUARDS: Mapping[str, tuple[Mutant, ...]] = {
     "adoption-waits": _changed(
         mutants.LOADING,
         '    quarantine(commit, found.fetchall(), "this journal, before its orders were adopted")\n'
-        "    void_sweeps(commit, (load.run,))\n",
+        "    void_list_scans(commit, (load.run,))\n",
         "",
     ),
     "request-ids, word waits": _REQUEST_IDS + _WORD_WAITS,

@@ -36,7 +36,7 @@ from places import new_journal, processor_of, size_of, tables_of
 
 from payments_async import PayoutOrder
 from payments_async._wire.notifications import read_notification
-from payments_async.journal import Journal, News, PostgresJournal, RunIdentity, SqliteJournal, State
+from payments_async.journal import Journal, PostgresJournal, RunIdentity, Signal, SqliteJournal, State
 from payments_async.journal.contract import Arrival, Chunk, ClaimedOrder, Outcome, Permit, RawNotification
 
 IDENTITY = RunIdentity(base_address="https://service.example", key_fingerprint="f" * 16, user_id="1")
@@ -80,7 +80,7 @@ async def work(journal: Journal, chunk: Chunk, claimed: Iterator[ClaimedOrder], 
         assert isinstance(permit, Permit)
         transaction = transaction_of(order.id)
         sent.append((order.request_id, transaction, order.amount))
-        last = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction)
+        last = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction)
     if last is not None:
         await journal.record(last)
 

@@ -34,7 +34,7 @@ from places import new_journal
 from payments_async import PaymentsSession, PayoutOrder
 from payments_async._wire.events import TransactionEvent, TransactionSucceeded
 from payments_async.ipn import Receiver
-from payments_async.journal import Journal, News, PostgresJournal, SqliteJournal
+from payments_async.journal import Journal, PostgresJournal, Signal, SqliteJournal
 from payments_async.journal.contract import Arrival, Outcome, Permit, RawNotification
 from payments_async.outbox import Outbox
 from payments_async.outbox._scans import account_of
@@ -91,7 +91,7 @@ async def settled_after(outbox: Outbox, journal: Journal, order: PayoutOrder, st
     (planned,) = chunk.orders
     permit = await journal.permit(chunk, planned)
     assert isinstance(permit, Permit)
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=f"t-{order.request_id}"))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=f"t-{order.request_id}"))
     await journal.release_chunk(chunk)
     return await heard_after(outbox.settled(order.request_id, timeout=60), order.request_id, stores)
 
@@ -131,8 +131,8 @@ async def measured(arguments: argparse.Namespace, dsn: str | None) -> None:
         shown("receiver.wait_for", [await heard_after(receiver.wait_for(one), one, stores) for one in names])
         payments = await stack.enter_async_context(PaymentsSession("http://127.0.0.1:9", WHO))
         await journal.open_outbox("outbox", account_of(payments))
-        sweep = await journal.begin_sweep("outbox", since=date(1970, 1, 1), until=date(2100, 1, 1))
-        await journal.end_sweep(attrs.evolve(sweep, problem=None))  # there is no service, and so no list
+        scan = await journal.begin_list_scan("outbox", since=date(1970, 1, 1), until=date(2100, 1, 1))
+        await journal.end_list_scan(attrs.evolve(scan, problem=None))  # there is no service, and so no list
         outbox = await stack.enter_async_context(Outbox(payments, journal, works=False, settles=False))
         shown("outbox.settled", [await settled_after(outbox, journal, one, stores) for one in orders(arguments.times)])
         others = [asyncio.ensure_future(receiver.wait_for(f"none-{n}")) for n in range(arguments.waiting)]

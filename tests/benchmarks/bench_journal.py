@@ -23,7 +23,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import Journal, News, PostgresJournal, RunIdentity, SqliteJournal
+from payments_async.journal import Journal, PostgresJournal, RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,7 +56,7 @@ async def work(journal: Journal, chunk: Chunk, claimed: Iterator[ClaimedOrder]) 
     for order in claimed:
         permit = await journal.permit(chunk, order, after=last)
         assert isinstance(permit, Permit)
-        last = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=str(uuid.uuid4()))
+        last = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=str(uuid.uuid4()))
     if last is not None:
         await journal.record(last)
 

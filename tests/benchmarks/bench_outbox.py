@@ -79,8 +79,8 @@ async def opened(base: str, folder: Path, **settings: Any) -> AsyncIterator[Benc
         PaymentsSession(base, WHO, limits=Limits(concurrency=200)) as payments,
     ):
         await journal.open_outbox(NAME, account_of(payments))
-        sweep = await journal.begin_sweep(NAME, since=date(1970, 1, 1), until=date(2100, 1, 1))
-        await journal.end_sweep(attrs.evolve(sweep, problem=None))
+        scan = await journal.begin_list_scan(NAME, since=date(1970, 1, 1), until=date(2100, 1, 1))
+        await journal.end_list_scan(attrs.evolve(scan, problem=None))
         await payments.log_in()
         async with Outbox(payments, journal, NAME, **{"settles": False, "concurrency": 100} | settings) as outbox:
             yield Bench(payments, journal, outbox)
@@ -319,8 +319,8 @@ async def prepare(journal: Any, base: str) -> None:
     """An outbox of which nothing has to be looked for."""
     async with journal, PaymentsSession(base, WHO) as payments:
         await journal.open_outbox(NAME, account_of(payments))
-        sweep = await journal.begin_sweep(NAME, since=date(1970, 1, 1), until=date(2100, 1, 1))
-        await journal.end_sweep(attrs.evolve(sweep, problem=None))
+        scan = await journal.begin_list_scan(NAME, since=date(1970, 1, 1), until=date(2100, 1, 1))
+        await journal.end_list_scan(attrs.evolve(scan, problem=None))
 
 
 def compare_machines(arguments: argparse.Namespace) -> None:
@@ -339,15 +339,15 @@ def compare_machines(arguments: argparse.Namespace) -> None:
             command = [sys.executable, __file__, "--pays", schema, "--base", base, "--journal", away]
             command += ["--seconds", str(seconds), "--callers", str(arguments.callers), "--state", f"{place}/state"]
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            crew = [stack.enter_context(subprocess.Popen(command, **pipes)) for _ in range(machines)]
-            for one in crew:
+            pool = [stack.enter_context(subprocess.Popen(command, **pipes)) for _ in range(machines)]
+            for one in pool:
                 assert one.stdout.readline() == "ready\n"
             used = processor_of(dsn)
             before = used()
-            for one in crew:
+            for one in pool:
                 one.stdin.write("\n")
                 one.stdin.flush()
-            told = [list(map(float, one.stdout.readline().split())) for one in crew]
+            told = [list(map(float, one.stdout.readline().split())) for one in pool]
             after = used()
         paid, exchanges, processor = map(sum, zip(*told, strict=True))
         print(

@@ -29,7 +29,7 @@ from bench_bulk import LOGIN, WHO, Server, orders, stay_on
 
 from payments_async import Limits, PaymentsSession
 from payments_async.bulk import reconcile
-from payments_async.journal import News, RunIdentity, SqliteJournal
+from payments_async.journal import RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 
 BATCH = "bench"
@@ -109,9 +109,9 @@ async def leave_open(journal: SqliteJournal, kind: str) -> None:
             assert isinstance(permit, Permit)
             number = int(order.request_id[-8:])
             if kind == "queued" or not number:
-                last = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(number))
+                last = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(number))
             else:
-                last = Outcome(permit=permit, news=News.UNKNOWN)
+                last = Outcome(permit=permit, signal=Signal.UNKNOWN)
         if last is not None:
             await journal.record(last)
 

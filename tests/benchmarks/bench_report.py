@@ -20,7 +20,7 @@ from pathlib import Path
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.bulk import report
 from payments_async.journal import RunIdentity, SqliteJournal
-from payments_async.journal._states import News
+from payments_async.journal._states import Signal
 from payments_async.journal.contract import Evidence, Outcome, Permit
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
@@ -49,11 +49,14 @@ async def fill(journal: SqliteJournal, rows: int) -> None:
             permit = await journal.permit(chunk, claimed)
             assert isinstance(permit, Permit)
             await journal.record(
-                Outcome(permit=permit, news=News.ACCEPTED, transaction_id=f"41cc8f29-{claimed.request_id}")
+                Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=f"41cc8f29-{claimed.request_id}")
             )
         found = [
             Evidence(
-                news=News.LOOKED_UP_SUCCESSFUL, source="list SUCCESSFULL", request_id=one.request_id, amount=one.amount
+                signal=Signal.LOOKED_UP_SUCCESSFUL,
+                source="list SUCCESSFULL",
+                request_id=one.request_id,
+                amount=one.amount,
             )
             for one in chunk.orders
         ]

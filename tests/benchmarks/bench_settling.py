@@ -26,7 +26,7 @@ from bench_bulk import WHO, orders, stay_on
 from bench_reconcile import Lists, count_requests, memory, transaction_id
 
 from payments_async import Limits, PaymentsSession, PayoutOrder
-from payments_async.journal import News, RunIdentity, SqliteJournal
+from payments_async.journal import RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._settling import Settler
 
@@ -61,8 +61,8 @@ async def leave_open(journal: SqliteJournal, kind: str) -> None:
             assert isinstance(permit, Permit)
             number = int(order.request_id[-8:])
             known = kind == "queued" or not number
-            news, named = (News.ACCEPTED, transaction_id(number)) if known else (News.UNKNOWN, None)
-            await journal.record(Outcome(permit=permit, news=news, transaction_id=named))
+            signal, named = (Signal.ACCEPTED, transaction_id(number)) if known else (Signal.UNKNOWN, None)
+            await journal.record(Outcome(permit=permit, signal=signal, transaction_id=named))
 
     while (chunk := await journal.claim_chunk(OUTBOX, "bench")) is not None:
         claimed = iter(chunk.orders)

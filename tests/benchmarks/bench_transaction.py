@@ -108,8 +108,8 @@ async def main(dsn: str, count: int, turns: int, worked: bool) -> None:
         journal = await stack.enter_async_context(stack.enter_context(new_journal(folder, dsn)))
         payments = await stack.enter_async_context(PaymentsSession(base, WHO))
         await journal.open_outbox("outbox", account_of(payments))
-        sweep = await journal.begin_sweep("outbox", since=date(1970, 1, 1), until=date(2100, 1, 1))
-        await journal.end_sweep(attrs.evolve(sweep, problem=None))  # the service here has no list
+        scan = await journal.begin_list_scan("outbox", since=date(1970, 1, 1), until=date(2100, 1, 1))
+        await journal.end_list_scan(attrs.evolve(scan, problem=None))  # the service here has no list
         outbox = await stack.enter_async_context(Outbox(payments, journal, works=worked, settles=False))
         pool = await stack.enter_async_context(asyncpg.create_pool(dsn, min_size=16, max_size=16))
         await pool.execute(_TABLES)

@@ -72,15 +72,15 @@ def measure(dsn: str, base: str, workers: int, count: int, concurrency: int) -> 
         command = [sys.executable, __file__, "--journal", dsn, "--base", base, "--concurrency", str(concurrency)]
         command += ["--schema", journal._namespace.strip('"')]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        crew = [stack.enter_context(subprocess.Popen(command, **pipes)) for _ in range(workers)]  # type: ignore[call-overload]
-        for one in crew:
+        pool = [stack.enter_context(subprocess.Popen(command, **pipes)) for _ in range(workers)]  # type: ignore[call-overload]
+        for one in pool:
             assert one.stdout.readline() == "ready\n"
         used, commits = processor_of(dsn), commits_of(dsn, journal)
         before, begun = used(), time.perf_counter()
-        for one in crew:
+        for one in pool:
             one.stdin.write("\n")
             one.stdin.flush()
-        here = sum(float(one.stdout.readline()) for one in crew)
+        here = sum(float(one.stdout.readline()) for one in pool)
         seconds, after = time.perf_counter() - begun, used()
         commits = commits_of(dsn, journal) - commits
     print(

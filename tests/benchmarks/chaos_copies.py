@@ -39,7 +39,6 @@ from bulk.worlds import contradiction, payout
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import (
-    Adoption,
     HeldElsewhere,
     JournalBehind,
     JournalCorrupt,
@@ -49,6 +48,7 @@ from payments_async.journal import (
     SecondJournal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.journal._machine import _memory
 from payments_async.journal._sqlite import _identity
@@ -267,7 +267,7 @@ class Worker:
         payments: PaymentsSession,
         journal: SqliteJournal,
         *,
-        adoption: Adoption | None = None,
+        adoption: TakeoverAuthorisation | None = None,
         stop: asyncio.Event | None = None,
     ) -> None:
         """Run the batch."""
@@ -289,12 +289,14 @@ class Worker:
                 path = path.with_name(f"new {turn}.db")
             except (HeldElsewhere, SecondJournal) as error:
                 say(self.number, type(error).__name__)
-                adoption = Adoption(who="Ann", why="the other one is lost")
+                adoption = TakeoverAuthorisation(who="Ann", why="the other one is lost")
             except JournalBehind as error:
                 say(self.number, type(error).__name__)
         raise RuntimeError("the batch does not come to an end")
 
-    async def goes_on(self, payments: PaymentsSession, journal: SqliteJournal, adoption: Adoption | None) -> bool:
+    async def goes_on(
+        self, payments: PaymentsSession, journal: SqliteJournal, adoption: TakeoverAuthorisation | None
+    ) -> bool:
         """One turn with one journal; tells whether the batch is through."""
         await self.send(payments, journal, adoption=adoption)
         if (await journal.run(BATCH)).quarantined:
@@ -352,8 +354,8 @@ def switch_off() -> None:
     def read(_: object) -> None:
         return None
 
-    _memory.Anchor.count = count  # type: ignore[method-assign]
-    _memory.Anchor.read = read  # type: ignore[method-assign]
+    _memory.CommitCounter.count = count  # type: ignore[method-assign]
+    _memory.CommitCounter.read = read  # type: ignore[method-assign]
 
 
 # --- the rounds -------------------------------------------------------------------------------------------------------

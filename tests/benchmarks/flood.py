@@ -81,10 +81,10 @@ async def stranger(port: int, number: int, tally: dict[str, int]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def flood(port: int, strangers: int, seconds: float) -> dict[str, object]:
+async def flood(port: int, unknown_transactions: int, seconds: float) -> dict[str, object]:
     """Strangers on one side, a sender on the other."""
     tally = {"connections": 0, "held": 0}
-    tasks = [asyncio.ensure_future(stranger(port, number, tally)) for number in range(strangers)]
+    tasks = [asyncio.ensure_future(stranger(port, number, tally)) for number in range(unknown_transactions)]
     try:
         await asyncio.sleep(min(2.0, seconds / 4))
         taken = await genuine(port, seconds)
@@ -96,7 +96,7 @@ async def flood(port: int, strangers: int, seconds: float) -> dict[str, object]:
     heard = [second for second in taken if second is not None]
     median = round(1000 * statistics.median(heard), 1) if heard else None
     return {
-        "strangers": strangers, "their_connections": tally["connections"], "held_at_the_end": held,
+        "strangers": unknown_transactions, "their_connections": tally["connections"], "held_at_the_end": held,
         "genuine": len(taken), "answered": len(heard), "median_ms": median,
     }  # fmt: skip
 
@@ -167,7 +167,7 @@ async def measure(arguments: argparse.Namespace) -> dict[str, object]:
     )  # fmt: skip
     try:
         await listening(port)
-        found = {"flood": await flood(port, arguments.strangers, arguments.seconds)}
+        found = {"flood": await flood(port, arguments.unknown_transactions, arguments.seconds)}
         found["deaf"] = await deafness(port, process.pid, arguments.seconds)
         return {"server": "mounted" if arguments.mounted else "ipn serve", **found}
     finally:
@@ -188,7 +188,7 @@ def main() -> None:
         serve_mounted(arguments.serve_mounted)
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * arguments.strangers)), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * arguments.unknown_transactions)), hard))
     sys.stdout.write(json.dumps(asyncio.run(measure(arguments)), indent=2) + os.linesep)
 
 

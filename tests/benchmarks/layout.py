@@ -152,8 +152,8 @@ class Trail:
 async def _travel(folder: Path) -> list[tuple[str, list[str]]]:
     worlds: dict[str, Callable[[Path], AbstractAsyncContextManager[Journey]]] = {
         "a payout through the session": _payout,
-        "a notification, no inbox": _without_inbox,
-        "a notification, with an inbox": _with_inbox,
+        "a notification, no inbox": _inline,
+        "a notification, with an inbox": _durable,
         "a row of a payroll file, to its report": _row_of_a_file,
         "an order whose answer was lost": _recovery,
     }
@@ -205,13 +205,13 @@ async def _payout(folder: Path) -> AsyncIterator[Journey]:
 
 
 @asynccontextmanager
-async def _without_inbox(folder: Path) -> AsyncIterator[Journey]:
+async def _inline(folder: Path) -> AsyncIterator[Journey]:
     async with _heard(Receiver(senders=["127.0.0.1"])) as journey:
         yield journey
 
 
 @asynccontextmanager
-async def _with_inbox(folder: Path) -> AsyncIterator[Journey]:
+async def _durable(folder: Path) -> AsyncIterator[Journey]:
     async with (
         SqliteJournal(folder / "journal.db", state_folder=folder / "state") as journal,
         _heard(Receiver(inbox=journal, senders=["127.0.0.1"])) as journey,

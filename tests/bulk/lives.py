@@ -38,19 +38,19 @@ from payments_async.bulk import (
 )
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent, serving
 from payments_async.journal import (
-    Adoption,
     Entry,
     HeldElsewhere,
     ListingDeadline,
     LoadBusy,
-    News,
     NotApproved,
     NotParked,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
     _states,
 )
-from payments_async.journal.contract import Evidence, Verdict
+from payments_async.journal.contract import Evidence, Transition
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Execution, Fault, Sandbox
 
@@ -58,7 +58,7 @@ BATCH = "a life"
 TOLD = "an outbox"
 SHOP = "a shop"
 STRANGER = Evidence(
-    source="list", request_id="of another machine", transaction_id="t-1", news=News.LOOKED_UP_PROCESSING
+    source="list", request_id="of another machine", transaction_id="t-1", signal=Signal.LOOKED_UP_PROCESSING
 )
 COUNT = 6
 MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becomes of each order
@@ -231,9 +231,13 @@ class Life:
         await journal.open_run(TOLD, (await journal.run(BATCH)).identity, outbox=TOLD)
         with contextlib.suppress(LoadBusy):  # another process does it
             await journal.load(TOLD, [about], owner=TOLD)
-        for news in (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL):
+        for said in (Signal.ACCEPTED, Signal.LOOKED_UP_SUCCESSFUL):
             told = Evidence(
-                news=news, source="record", request_id=about.request_id, amount=about.amount, currency=about.currency
+                signal=said,
+                source="record",
+                request_id=about.request_id,
+                amount=about.amount,
+                currency=about.currency,
             )
             await journal.apply_evidence(told)
         for round_ in range(3):
@@ -256,7 +260,7 @@ class Life:
             await outbox.put(singles()[0])
             if self.broken:  # nobody has looked: an outbox of a copy sends nothing before
                 await reconcile(payments, journal, grace=0.0, interval=0.0)
-            await journal.note_sightings([STRANGER])
+            await journal.note_observed([STRANGER])
             await outbox.pause("Ann", "lunch")
             await outbox.resume("Ann", "back")
             await outbox.put(mistaken(), not_before=datetime.now(UTC) + timedelta(days=1))
@@ -286,10 +290,10 @@ class Life:
         with contextlib.suppress(HeldElsewhere, LoadBusy):  # another process does it, or has done it
             async with SqliteJournal(self.folder / "lost.db", state_folder=self.folder / "state") as lost:
                 if not (await lost.open_run("adopted", identity)).ready:
-                    second = Adoption(who="Ann", why="a journal of its own")
+                    second = TakeoverAuthorisation(who="Ann", why="a journal of its own")
                     await lost.load("adopted", others, owner=owner, adoption=second)
             await journal.open_run("adopted", identity)
-            adoption = Adoption(who="Ann", why="the other one is lost")
+            adoption = TakeoverAuthorisation(who="Ann", why="the other one is lost")
             await journal.load("adopted", others, owner=owner, adoption=adoption)
 
     async def cancel_a_permit(self, journal: SqliteJournal) -> None:
@@ -339,7 +343,7 @@ class Life:
             with contextlib.suppress(NotParked):  # another process was quicker
                 await write_off(journal, lost.request_id, "Ann", "the service never had it")
         wrong = Evidence(
-            news=News.LOOKED_UP_FAILED, source="statement", request_id=paid.request_id, amount=Decimal(paid.amount)
+            signal=Signal.LOOKED_UP_FAILED, source="statement", request_id=paid.request_id, amount=Decimal(paid.amount)
         )
         entry = await journal.entry(paid.request_id)
         if entry is not None and entry.state is State.SUCCESSFUL:
@@ -396,7 +400,7 @@ def break_rule_two() -> None:
     """What most queues do: what an expired lease left under way is simply due again. Never outside the controls."""
     for sent_before in (False, True):
         for unsent in (False, True):
-            _states._VERDICTS[State.SENDING, sent_before, unsent, News.LEASE_EXPIRED] = Verdict(State.PLANNED)
+            _states._VERDICTS[State.SENDING, sent_before, unsent, Signal.LEASE_EXPIRED] = Transition(State.PLANNED)
 
 
 async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 8) -> list[str]:

@@ -35,20 +35,20 @@ from payments_async.bulk import (
     retry_file,
 )
 from payments_async.bulk._retry_ids import earlier_id, retried_id
-from payments_async.journal import News, OrderUnknown, RunIdentity, RunUnknown, SqliteJournal
+from payments_async.journal import OrderUnknown, RunIdentity, RunUnknown, Signal, SqliteJournal
 from payments_async.journal.contract import Evidence, Outcome, Permit
 from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault, Quirks, Sandbox
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
-ENDINGS: dict[int, tuple[News, News | None]] = {
-    1: (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL),
-    2: (News.ACCEPTED, News.LOOKED_UP_FAILED),
-    3: (News.REJECTED, None),
-    4: (News.UNKNOWN, None),
-    5: (News.ACCEPTED, News.LOOKED_UP_REVERSED),
-    6: (News.ACCEPTED, None),
+ENDINGS: dict[int, tuple[Signal, Signal | None]] = {
+    1: (Signal.ACCEPTED, Signal.LOOKED_UP_SUCCESSFUL),
+    2: (Signal.ACCEPTED, Signal.LOOKED_UP_FAILED),
+    3: (Signal.REJECTED, None),
+    4: (Signal.UNKNOWN, None),
+    5: (Signal.ACCEPTED, Signal.LOOKED_UP_REVERSED),
+    6: (Signal.ACCEPTED, None),
 }
 
 
@@ -90,19 +90,19 @@ async def ended(
     for (number, (answer, later)), claimed in zip(ENDINGS.items(), chunk.orders, strict=False):
         permit = await journal.permit(chunk, claimed)
         assert isinstance(permit, Permit)
-        words = "=HYPERLINK(1)\n for +256772000003" if answer is News.REJECTED else None
-        transaction = f"t-{number}" if answer is News.ACCEPTED else None
-        await journal.record(Outcome(permit=permit, news=answer, message=words, transaction_id=transaction))
+        words = "=HYPERLINK(1)\n for +256772000003" if answer is Signal.REJECTED else None
+        transaction = f"t-{number}" if answer is Signal.ACCEPTED else None
+        await journal.record(Outcome(permit=permit, signal=answer, message=words, transaction_id=transaction))
         if later is not None:
             await found(journal, permit.request_id, permit.amount, later)
     await journal.release_chunk(chunk)
 
 
-async def found(journal: SqliteJournal, request_id: str, amount: Decimal, news: News) -> None:
+async def found(journal: SqliteJournal, request_id: str, amount: Decimal, signal: Signal) -> None:
     """What is found out about an order."""
-    if news is News.LOOKED_UP_REVERSED:
-        await found(journal, request_id, amount, News.LOOKED_UP_SUCCESSFUL)
-    await journal.apply_evidence(Evidence(news=news, source="list", request_id=request_id, amount=amount))
+    if signal is Signal.LOOKED_UP_REVERSED:
+        await found(journal, request_id, amount, Signal.LOOKED_UP_SUCCESSFUL)
+    await journal.apply_evidence(Evidence(signal=signal, source="list", request_id=request_id, amount=amount))
 
 
 async def test_what_surely_was_not_paid_is_tried_again(journal: SqliteJournal, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_what_came_back_is_tried_again_when_asked_for(journal: SqliteJourn
 
 async def test_what_may_have_been_paid_is_left_out(journal: SqliteJournal, tmp_path: Path) -> None:
     """An order that failed, and of which something says that it did not."""
-    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, "RUN-2", Decimal(2000), Signal.LOOKED_UP_SUCCESSFUL)
     made = await retry_file(journal, "november", tmp_path / "retry.csv")
     assert 1 == made.written.count
     assert [("RUN-2", True)] == [(one, "evidence contradicts" in why) for one, why in made.left_out]
@@ -229,7 +229,7 @@ async def test_whatever_an_order_says_it_is_tried_again_word_for_word_or_left_ou
             assert chunk is not None
             permit = await journal.permit(chunk, claimed)
             assert isinstance(permit, Permit)
-            await journal.record(Outcome(permit=permit, news=News.REJECTED))
+            await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))
         made = await retry_file(journal, "b", folder / "retry.csv")
     assert len(orders) == made.written.count + len(made.left_out)
     if made.path is None:
@@ -281,7 +281,7 @@ async def test_an_order_that_was_paid_after_all_is_not_tried_again(
     await retry_file(journal, "november", tmp_path / "retry.csv")
     batch = await read_batch(tmp_path / "retry.csv")
     assert () == (await plan(payments, batch, batch_id="again", journal=journal)).problems
-    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, "RUN-2", Decimal(2000), Signal.LOOKED_UP_SUCCESSFUL)
     made = await plan(payments, batch, batch_id="again", journal=journal)
     assert [("RUN-2-R2", True)] == [(one.request_id, "may be paid twice" in one.remedy) for one in made.problems]
 
@@ -295,9 +295,9 @@ async def told_to_have_failed(journal: SqliteJournal, payments: PaymentsSession)
     permit = await journal.permit(chunk, chunk.orders[0])
     assert isinstance(permit, Permit)
     taken = await payments.payouts.send(order(1))
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=taken.transaction_id))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=taken.transaction_id))
     failed = Evidence(
-        news=News.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-1", amount=Decimal(1000)
+        signal=Signal.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-1", amount=Decimal(1000)
     )
     await journal.apply_evidence(failed)
 
@@ -357,7 +357,7 @@ async def test_the_first_of_several_tries_was_paid_after_all(
     await ended(journal, again, "again")  # the first of them is paid, the second fails
     third = order(2, request_id="RUN-2-R3")
     assert () == (await plan(payments, [third], batch_id="third", journal=journal)).problems
-    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, "RUN-2", Decimal(2000), Signal.LOOKED_UP_SUCCESSFUL)
     made = await retry_file(journal, "again", tmp_path / "retry.csv")
     assert (None, [("RUN-2-R2", True)]) == (made.path, [(one, "RUN-2 again" in why) for one, why in made.left_out])
     problems = (await plan(payments, [third], batch_id="third", journal=journal)).problems
@@ -373,7 +373,7 @@ async def test_an_order_that_was_paid_after_all_when_the_batch_of_its_retry_goes
     await journal.load("again", again, owner="test")
     before = await plan(payments, again, batch_id="again", journal=journal)
     assert [] == [one for one in before.concerns if "paid twice" in one.remedy]
-    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, "RUN-2", Decimal(2000), Signal.LOOKED_UP_SUCCESSFUL)
     made = await plan(payments, again, batch_id="again", journal=journal)
     assert ([("RUN-2-R2", True)], False, 0) == (
         [(one.request_id, True) for one in made.concerns if "paid twice" in one.remedy],
@@ -419,7 +419,7 @@ async def test_no_proof_of_what_was_not_paid(journal: SqliteJournal, tmp_path: P
 
 async def test_no_proof_of_what_evidence_contradicts(journal: SqliteJournal, tmp_path: Path) -> None:
     """Before a person has said what is true."""
-    await found(journal, "RUN-1", Decimal(1000), News.LOOKED_UP_FAILED)
+    await found(journal, "RUN-1", Decimal(1000), Signal.LOOKED_UP_FAILED)
     with pytest.raises(ValueError, match="evidence contradicts"):
         await receipt(journal, "RUN-1", tmp_path / "receipt.html")
 

@@ -73,7 +73,7 @@ async def test_what_has_left_is_no_stranger_in_a_list(tmp_path: Path) -> None:
         await run_batch(here.payments, here.journal, "next", [payout(5)])
         await here.sandbox.settle()
         found = await reconcile(here.payments, here.journal, "next", interval=0.0)
-        assert [payout(77).request_id] == [one.request_id for one in found.strangers]
+        assert [payout(77).request_id] == [one.request_id for one in found.unknown_transactions]
         assert {"successful": 4} == await here.states()
 
 
@@ -88,7 +88,7 @@ async def test_what_a_list_contradicts_of_an_order_that_has_left_is_told(tmp_pat
         await here.sandbox.settle()
         found = await reconcile(here.payments, here.journal, "next", interval=0.0)
         (note,) = [note for note in found.notes if payout(1).request_id in note]
-        assert ((), True) == (found.strangers, "old.gz: its amount is 1001, the order's 7" in note)
+        assert ((), True) == (found.unknown_transactions, "old.gz: its amount is 1001, the order's 7" in note)
 
 
 async def test_a_report_says_what_is_not_in_it(tmp_path: Path) -> None:

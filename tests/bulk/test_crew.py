@@ -7,8 +7,8 @@ from bulk.worlds import BATCH, payouts, session
 
 from payments_async.bulk import run_batch
 from payments_async.journal import SqliteJournal
-from payments_async.outbox._brakes import Pace
-from payments_async.outbox._crew import Crew
+from payments_async.outbox._brakes import Backoff
+from payments_async.outbox._worker_pool import WorkerPool
 from payments_async.sandbox import Fault, Sandbox
 
 WORKERS = 300
@@ -19,14 +19,14 @@ async def test_workers_that_wait_are_left_alone_until_they_can_go(
 ) -> None:
     """Through a pause of the service's, with three orders for hundreds: each looks as it begins and as it ends."""
     looks = 0
-    next_order = Crew.next_order
+    next_order = WorkerPool.next_order
 
-    def looked(crew: Crew) -> object:
+    def looked(pool: WorkerPool) -> object:
         nonlocal looks
         looks += 1
-        return next_order(crew)
+        return next_order(pool)
 
-    monkeypatch.setattr(Crew, "next_order", looked)
+    monkeypatch.setattr(WorkerPool, "next_order", looked)
     async with (
         Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db") as journal,
@@ -41,7 +41,7 @@ async def test_workers_that_wait_are_left_alone_until_they_can_go(
 def test_after_a_pause_more_and_more_of_those_who_wait_go_over_a_moment() -> None:
     """A thousand, looked at ten times a second: nobody within the pause, a tenth at its end, all a second later."""
     now = 0.0
-    pace = Pace(300.0, clock=lambda: now)
+    pace = Backoff(300.0, clock=lambda: now)
     pace.failed("slow down", retry_after=5.0)
     waiting, going = 1000, []
     for tick in range(40, 65):
@@ -56,7 +56,7 @@ def test_after_a_pause_more_and_more_of_those_who_wait_go_over_a_moment() -> Non
 def test_while_one_feels_the_way_nobody_else_is_woken(is_answered: bool) -> None:
     """After many failures one goes; when it is answered the others follow over a moment."""
     now = 0.0
-    pace = Pace(300.0, clock=lambda: now, chance=lambda: 0.0)
+    pace = Backoff(300.0, clock=lambda: now, chance=lambda: 0.0)
     for _ in range(10):
         pace.failed("down")
     now = 10.0

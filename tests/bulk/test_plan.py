@@ -11,7 +11,7 @@ from bulk.files import MTN, row, write_csv
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.bulk import Batch, Plan, Share, plan, read_batch
-from payments_async.journal import Journal, News, RunIdentity, SqliteJournal
+from payments_async.journal import Journal, RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.sandbox import Sandbox, _records
 
@@ -68,7 +68,7 @@ async def sent(journal: Journal, batch_id: str, *orders: PayoutOrder) -> None:
     for claimed in chunk.orders:
         permit = await journal.permit(chunk, claimed)
         assert isinstance(permit, Permit)
-        await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=f"t-{permit.id}"))
+        await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=f"t-{permit.id}"))
     await journal.release_chunk(chunk)
 
 
@@ -239,7 +239,7 @@ async def test_the_same_month_again_under_another_name(
 async def test_the_time_it_takes_knows_the_rate(payments: PaymentsSession, journal: SqliteJournal) -> None:
     """Its own, or the one that the journal keeps for all who send."""
     orders = [order(number) for number in range(1, 21)]
-    await journal.name_rate("another run", 2.0, lease=60.0)
+    await journal.request_rate("another run", 2.0, lease=60.0)
     assert 10 == (await plan(payments, orders, journal=journal, batch_id="b")).seconds
     assert 20 == (await plan(payments, orders, journal=journal, batch_id="b", rate=1.0)).seconds
 

@@ -10,7 +10,7 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
 from payments_async.bulk import Reconciliation, reconcile, run_batch, write_off
-from payments_async.journal import News, NotParked, OrderUnknown, WrongAccount
+from payments_async.journal import NotParked, OrderUnknown, Signal, WrongAccount
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
@@ -75,7 +75,7 @@ async def test_everything_is_settled_as_the_ledger_has_it(tmp_path: Path, quirk:
         assert states["parked"] == len(report.parked)
         assert len(here.sandbox.ledger) == states["successful"] + states["failed"]
         assert len(here.sandbox.ledger) == sum(report.settled.values())
-        assert () == (*report.conflicts, *report.strangers, *report.differences, *report.unknown)
+        assert () == (*report.conflicts, *report.unknown_transactions, *report.differences, *report.unknown)
 
 
 @pytest.mark.parametrize("liar", LIARS)
@@ -98,7 +98,7 @@ async def test_a_list_that_lies_never_makes_up_a_status(tmp_path: Path, liar: st
 
 
 async def test_a_young_unknown_order_is_not_parked(tmp_path: Path) -> None:
-    """Within its period of grace it may still arrive: one sweep, no waiting, still unknown."""
+    """Within its period of grace it may still arrive: one list scan, no waiting, still unknown."""
     async with world(tmp_path) as here:
         here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=payout(4).request_id)
         await run_batch(here.payments, here.journal, BATCH, payouts(10))
@@ -199,7 +199,7 @@ async def test_strangers_and_other_amounts_are_reported(tmp_path: Path) -> None:
             await other.payouts.send(payout(4, amount=payout(5).amount))
         await here.sandbox.settle()
         report = await look(here)
-        assert [stranger.transaction_id] == [record.transaction_id for record in report.strangers]
+        assert [stranger.transaction_id] == [record.transaction_id for record in report.unknown_transactions]
         assert [(payout(4).request_id, payout(4).amount, payout(5).amount)] == [
             (difference.request_id, difference.ours, difference.theirs) for difference in report.differences
         ]
@@ -242,7 +242,7 @@ async def test_a_stored_notification_settles_an_order(tmp_path: Path) -> None:
         await run_batch(here.payments, here.journal, BATCH, payouts(3))
         order = payout(1)
         told = Evidence(
-            news=News.NOTIFIED_SUCCESSFUL,
+            signal=Signal.NOTIFIED_SUCCESSFUL,
             source="notification",
             request_id=order.request_id,
             transaction_id="t-1",
@@ -257,8 +257,8 @@ async def test_a_stored_notification_settles_an_order(tmp_path: Path) -> None:
 async def test_one_sweep_is_never_enough(tmp_path: Path) -> None:
     """Fewer than two are refused."""
     async with world(tmp_path) as here:
-        with pytest.raises(ValueError, match="sweeps"):
-            await reconcile(here.payments, here.journal, sweeps=1)
+        with pytest.raises(ValueError, match="list_scans"):
+            await reconcile(here.payments, here.journal, list_scans=1)
 
 
 async def believed(here: World, count: int) -> None:
@@ -266,14 +266,14 @@ async def believed(here: World, count: int) -> None:
     for order in payouts(count):
         entry = await here.journal.entry(order.request_id)
         assert entry is not None
-        news = Evidence(
-            news=News.LOOKED_UP_SUCCESSFUL,
+        signal = Evidence(
+            signal=Signal.LOOKED_UP_SUCCESSFUL,
             source="record",
             request_id=order.request_id,
             amount=order.amount,
             transaction_id=entry.transaction_id,
         )
-        await here.journal.apply_evidence(news)
+        await here.journal.apply_evidence(signal)
 
 
 async def test_a_reversal_that_nobody_was_told_of_is_found_when_asked_for(tmp_path: Path) -> None:
@@ -308,11 +308,11 @@ async def test_a_service_that_ignores_filters_reverses_nothing(tmp_path: Path, q
 
 
 async def test_another_account_is_not_asked_about_orders_of_this_one(tmp_path: Path) -> None:
-    """A rehearsal of the same orders there settles nothing here, and its list is no sweep that a lift may rest on."""
+    """A rehearsal of the same orders there settles nothing here, and its list lifts nothing here."""
     async with world(tmp_path) as here, Sandbox() as rehearsed:
         here.sandbox.script(Fault.LOST_BEFORE, on="money", times=None)
         await run_batch(here.payments, here.journal, BATCH, payouts(3), patience=0.0)
-        before, sweeps = await here.states(), await here.journal.sweeps()
+        before, list_scans = await here.states(), await here.journal.list_scans()
         async with session(rehearsed) as elsewhere:
             for order in payouts(3):
                 await elsewhere.payouts.send(order)
@@ -322,7 +322,7 @@ async def test_another_account_is_not_asked_about_orders_of_this_one(tmp_path: P
                 await reconcile(elsewhere, here.journal, interval=0.0)
         assert before == await here.states()
         assert {"unknown"} & before.keys()
-        assert sweeps == await here.journal.sweeps()
+        assert list_scans == await here.journal.list_scans()
 
 
 async def test_one_order_of_a_batch(tmp_path: Path) -> None:

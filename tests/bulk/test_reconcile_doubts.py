@@ -1,4 +1,4 @@
-"""Reconciling in doubt: sweeps that do not count, and statuses that are not believed."""
+"""Reconciling in doubt: list scans that do not count, and statuses that are not believed."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +12,7 @@ from bulk.worlds import BATCH, World, payout, payouts, world
 
 from payments_async import Credentials, PaymentsSession, RetryPolicy
 from payments_async.bulk import acknowledge, reconcile, run_batch
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
@@ -52,7 +52,7 @@ class Slow:
 
 
 async def test_a_sweep_that_begins_within_the_period_of_grace_does_not_count(tmp_path: Path) -> None:
-    """Although it ends after it: the order may have arrived behind its back. One sweep alone is left then."""
+    """Although it ends after it: the order may have arrived behind its back. One list scan alone is left then."""
     async with world(tmp_path, processing_delay=0.01) as here:
         await one_lost(here)
         await here.sandbox.settle()
@@ -78,11 +78,11 @@ async def test_two_sweeps_at_one_moment_are_one(tmp_path: Path) -> None:
         assert ((), (LOST,)) == (report.parked, report.unknown)
 
 
-Change = Callable[[web.Request, web.StreamResponse], web.StreamResponse]
+OrderEvent = Callable[[web.Request, web.StreamResponse], web.StreamResponse]
 
 
 @asynccontextmanager
-async def lying(folder: Path, change: Change) -> AsyncIterator[World]:
+async def lying(folder: Path, change: OrderEvent) -> AsyncIterator[World]:
     """A world whose service gives other answers than it should."""
 
     @web.middleware
@@ -162,7 +162,7 @@ async def test_a_named_person_acknowledges_a_contradiction(tmp_path: Path) -> No
         await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
         id_ = payout(0).request_id
         await here.journal.apply_evidence(
-            Evidence(news=News.LOOKED_UP_FAILED, source="statement", request_id=id_, amount=payout(0).amount)
+            Evidence(signal=Signal.LOOKED_UP_FAILED, source="statement", request_id=id_, amount=payout(0).amount)
         )
         report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
         assert (id_,) == report.conflicts

@@ -41,7 +41,7 @@ async def reconciled(folder: Path, seed: int, **quirks: Any) -> Any:
         stories = {}
         async for entry in here.journal.entries(BATCH):
             story = await here.journal.history(entry.request_id)
-            words = [(one.what, one.by, one.news, one.state, one.conflict) for one in story if one.what == "evidence"]
+            words = [(one.what, one.by, one.signal, one.state, one.conflict) for one in story if one.what == "evidence"]
             stories[entry.request_id] = (entry.state, entry.transaction_id, entry.conflict, words)
         return stories, report.settled, report.parked, report.unknown, report.conflicts, report.doubles, report.unread
 

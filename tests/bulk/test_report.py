@@ -13,7 +13,7 @@ from browser import browsing, needs_browser
 from payments_async import BankAccount, Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.bulk import Report, report
 from payments_async.bulk._report._files import replacing
-from payments_async.journal import News, RunIdentity, RunUnknown, SqliteJournal, State
+from payments_async.journal import RunIdentity, RunUnknown, Signal, SqliteJournal, State
 from payments_async.journal.contract import Evidence, Outcome, Permit
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
@@ -33,13 +33,13 @@ def order(number: int, **changes: object) -> PayoutOrder:
     return PayoutOrder(**{**good, **changes})  # type: ignore[arg-type]
 
 
-ENDINGS: dict[int, tuple[News, News | None]] = {
-    1: (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL),
-    2: (News.ACCEPTED, News.LOOKED_UP_FAILED),
-    3: (News.REJECTED, None),
-    4: (News.UNKNOWN, None),
-    5: (News.UNKNOWN, News.SWEPT_CLEAN_TWICE),
-    6: (News.ACCEPTED, None),
+ENDINGS: dict[int, tuple[Signal, Signal | None]] = {
+    1: (Signal.ACCEPTED, Signal.LOOKED_UP_SUCCESSFUL),
+    2: (Signal.ACCEPTED, Signal.LOOKED_UP_FAILED),
+    3: (Signal.REJECTED, None),
+    4: (Signal.UNKNOWN, None),
+    5: (Signal.UNKNOWN, Signal.SWEPT_CLEAN_TWICE),
+    6: (Signal.ACCEPTED, None),
 }
 ORDERS = [
     *map(order, range(1, 6)),
@@ -60,18 +60,20 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
             permit = await held.permit(chunk, claimed)
             assert isinstance(permit, Permit)
             answer, later = ENDINGS[number]
-            words = "=HYPERLINK(1) for +256772000003" if answer is News.REJECTED else None
-            await held.record(Outcome(permit=permit, news=answer, message=words))
+            words = "=HYPERLINK(1) for +256772000003" if answer is Signal.REJECTED else None
+            await held.record(Outcome(permit=permit, signal=answer, message=words))
             await end(held, number, later)
         yield held
 
 
-async def end(journal: SqliteJournal, number: int, news: News | None) -> None:
+async def end(journal: SqliteJournal, number: int, signal: Signal | None) -> None:
     """What is found out about an order."""
-    if news is News.SWEPT_CLEAN_TWICE:
-        await journal.park(f"RUN-{number}", detail="two clean sweeps")
-    elif news is not None:
-        evidence = Evidence(news=news, source="list FAILED", request_id=f"RUN-{number}", amount=Decimal(1000 * number))
+    if signal is Signal.SWEPT_CLEAN_TWICE:
+        await journal.park(f"RUN-{number}", detail="two clean list scans")
+    elif signal is not None:
+        evidence = Evidence(
+            signal=signal, source="list FAILED", request_id=f"RUN-{number}", amount=Decimal(1000 * number)
+        )
         await journal.apply_evidence(evidence)
 
 
@@ -169,7 +171,7 @@ async def test_the_heads_of_the_tables_are_plain_words(journal: SqliteJournal, t
 
 async def test_what_needs_a_person_stands_at_the_top(journal: SqliteJournal, tmp_path: Path) -> None:
     """Unknown, parked and contradicted orders come before the totals, each with what to do."""
-    await end(journal, 1, News.LOOKED_UP_FAILED)  # after a success: evidence against evidence
+    await end(journal, 1, Signal.LOOKED_UP_FAILED)  # after a success: evidence against evidence
     result = await written(journal, tmp_path)
     text = " ".join(seen(tmp_path / "r.html").words)
     top = text[: text.index("By outcome")]
@@ -358,12 +360,12 @@ async def test_orders_that_are_only_accepted_are_not_final(tmp_path: Path) -> No
         for claimed in chunk.orders:
             permit = await held.permit(chunk, claimed)
             assert isinstance(permit, Permit)
-            await held.record(Outcome(permit=permit, news=News.ACCEPTED))
+            await held.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         early = await report(held, "nine", html=tmp_path / "r.html")
         assert "not final yet: 9 accepted, not settled" == early.standing
         assert '<p class="fine' not in (tmp_path / "r.html").read_text()
         for number in range(1, 10):
-            await end(held, number, News.LOOKED_UP_SUCCESSFUL)
+            await end(held, number, Signal.LOOKED_UP_SUCCESSFUL)
         late = await report(held, "nine", html=tmp_path / "r.html", overwrite=True)
         assert ("final", 0, 0) == (late.standing, late.unpaid, late.needing)
         assert '<p class="fine banner"><b>Final.</b> Every order was paid' in (tmp_path / "r.html").read_text()

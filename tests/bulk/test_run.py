@@ -15,7 +15,7 @@ from bulk.worlds import BATCH, World, payout, payouts, session, world
 
 from payments_async import PayoutOrder
 from payments_async.bulk import RunProgress, run_batch
-from payments_async.journal import LoadBusy, News, OrdersDiffer, RunUnknown, SqliteJournal, WrongAccount
+from payments_async.journal import LoadBusy, OrdersDiffer, RunUnknown, Signal, SqliteJournal, WrongAccount
 from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault, ManualClock, Sandbox
 
@@ -91,8 +91,8 @@ async def test_each_try_has_a_permit_of_its_own(here: World) -> None:
     here.sandbox.script(Fault.RATE_LIMITED, on="money", seconds=0.05)
     await run_batch(here.payments, here.journal, BATCH, payouts(1))
     story = await here.journal.history(payout(0).request_id)
-    answers = [happening.news for happening in story if happening.what == "answer"]
-    assert [News.NOT_SENT, News.ACCEPTED] == answers
+    answers = [happening.signal for happening in story if happening.what == "answer"]
+    assert [Signal.NOT_SENT, Signal.ACCEPTED] == answers
     assert 2 == len(seen_by(here))
 
 

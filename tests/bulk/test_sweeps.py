@@ -218,7 +218,7 @@ async def test_request_ids_in_capitals(tmp_path: Path) -> None:
         await here.sandbox.settle()
         report = await look(here, grace=0.0)
         assert {"successful": 4, "parked": 1} == await here.states()
-        assert () == (*report.strangers, *report.conflicts)
+        assert () == (*report.unknown_transactions, *report.conflicts)
         assert any("in other letters than they were sent in" in note for note in report.notes)
 
 
@@ -303,7 +303,7 @@ async def test_all_sweeps_are_on_record(tmp_path: Path) -> None:
         await run_batch(here.payments, here.journal, BATCH, payouts(3))
         await asyncio.gather(look(here), look(here))
         today = datetime.now(UTC).date()
-        found = await here.journal.sweeps(BATCH)
-        assert [True, True, True] == [sweep.is_complete for sweep in found]
-        assert [0, 3, 3] == [sweep.rows for sweep in found]
-        assert {today - timedelta(days=8), today - timedelta(days=1)} == {sweep.since for sweep in found}
+        found = await here.journal.list_scans(BATCH)
+        assert [True, True, True] == [scan.is_complete for scan in found]
+        assert [0, 3, 3] == [scan.rows for scan in found]
+        assert {today - timedelta(days=8), today - timedelta(days=1)} == {scan.since for scan in found}

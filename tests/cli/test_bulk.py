@@ -13,7 +13,7 @@ from cli.commands import NO_SERVICE, Run
 
 from payments_async._cli import batch_state
 from payments_async.bulk import sample_payroll
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
@@ -300,7 +300,7 @@ async def contradicted(run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str
     assert "paid 3 6,000 3 successful" in found.said
     async with SqliteJournal("j.sqlite") as journal:
         failed = Evidence(
-            news=News.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-1", amount=Decimal(1000)
+            signal=Signal.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-1", amount=Decimal(1000)
         )
         assert (await journal.apply_evidence(failed)) is not None
 
@@ -339,7 +339,7 @@ async def test_a_contradiction_that_comes_while_the_question_stands_is_not_ackno
 
     async def failed_too() -> None:
         async with SqliteJournal("j.sqlite") as journal:
-            later = Evidence(news=News.NOTIFIED_FAILED, source="notification 192.0.2.8", request_id="RUN-1")
+            later = Evidence(signal=Signal.NOTIFIED_FAILED, source="notification 192.0.2.8", request_id="RUN-1")
             await journal.apply_evidence(later)
 
     ran = await run_on_terminal(

@@ -13,7 +13,7 @@ from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, Payo
 from payments_async._cli.demo.ledger import LedgerVerdict, OrderOutcome, judge, outcomes
 from payments_async._cli.demo.service import DemoService, LedgerRow, ServiceGone
 from payments_async.bulk import reconcile, run_batch
-from payments_async.journal import News, SqliteJournal, State
+from payments_async.journal import Signal, SqliteJournal, State
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
@@ -95,7 +95,7 @@ async def test_the_judge_sees_what_was_lost_or_invented(world: World) -> None:
     world.sandbox.script(Fault.LOST_BEFORE, request_id="D-2")
     await world.sent(order("D-1"), order("D-2"), order("D-3"))
     await world.payments.payouts.send(order("D-4"))
-    invented = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="a rumour", request_id="D-2", amount=Decimal(1000))
+    invented = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="a rumour", request_id="D-2", amount=Decimal(1000))
     await world.journal.apply_evidence(invented)
     await world.sandbox.settle()
     _, verdict = await world.judged()
@@ -113,9 +113,9 @@ async def test_the_judge_sees_another_end_another_amount_and_a_contradiction(wor
     """A failure that is known as a success, an amount that changed on the way, evidence against evidence."""
     world.sandbox.script(Fault.FAILS, request_id="D-1")
     await world.sent(order("D-1"), order("D-2"))
-    said = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="a rumour", request_id="D-1", amount=Decimal(1000))
+    said = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="a rumour", request_id="D-1", amount=Decimal(1000))
     await world.journal.apply_evidence(said)
-    await world.journal.apply_evidence(attrs.evolve(said, news=News.LOOKED_UP_FAILED))
+    await world.journal.apply_evidence(attrs.evolve(said, signal=Signal.LOOKED_UP_FAILED))
     counted, _ = await world.judged()
     books = await world.service.books()
     ledger = [attrs.evolve(row, amount=Decimal(999)) if row.request_id == "D-2" else row for row in books.ledger]

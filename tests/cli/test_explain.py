@@ -14,7 +14,7 @@ from bulk.files import row, write_csv
 from cli.commands import Run
 
 from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionSucceeded
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal.contract import Evidence, RawNotification
 from payments_async.sandbox import Fault, Sandbox
 
@@ -197,7 +197,7 @@ async def test_an_order_of_an_archive_that_failed_as_a_notification_alone_has_to
     async with SqliteJournal("j.sqlite") as journal:
         await notified(journal, TransactionFailed, 2)
         known: Any = {"request_id": "RUN-3", "transaction_id": "t-3", "amount": Decimal(150000)}
-        await journal.apply_evidence(Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", **known))
+        await journal.apply_evidence(Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", **known))
     sql = "UPDATE outbox SET updated_at = updated_at - 8640000, permitted_at = permitted_at - 8640000"
     options = ("--older-than", "90d", "--archive", "old.jsonl.gz", "--who", "A. Clerk", "--why", "rule 7", "--yes")
     with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
@@ -300,10 +300,10 @@ async def test_an_order_that_a_list_has_shown(run: Run, batch: None) -> None:
     async with SqliteJournal("j.sqlite") as journal:
         seen = Evidence(
         source="list",
-            request_id="str-2", transaction_id="t-8", news=News.LOOKED_UP_SUCCESSFUL, amount=Decimal(700),
+            request_id="str-2", transaction_id="t-8", signal=Signal.LOOKED_UP_SUCCESSFUL, amount=Decimal(700),
             currency="UGX",
         )  # fmt: skip
-        await journal.note_sightings([seen])
+        await journal.note_observed([seen])
     ran = await run("explain", "STR-2", "--journal", "j.sqlite")
     words = "The list of transactions shows that it was paid: transaction t-8, 700 UGX."
     assert (4, True) == (ran.status, words in ran.said), ran.said

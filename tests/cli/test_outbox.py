@@ -22,7 +22,7 @@ from cli.commands import CTRL_C, Ran, Run, surroundings
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async._cli.commands.outbox.run import Hindrance
 from payments_async.ipn import TransactionSucceeded
-from payments_async.journal import News, RunIdentity, SqliteJournal, State
+from payments_async.journal import RunIdentity, Signal, SqliteJournal, State
 from payments_async.journal.contract import Evidence, Outcome, Permit, RawNotification
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
@@ -451,7 +451,7 @@ async def test_status_tells_since_when_handlers_fail(run: Run, sandbox: Sandbox,
         assert chunk is not None
         permit = await journal.permit(chunk, chunk.orders[0])
         assert isinstance(permit, Permit)
-        await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))
         (change,) = await journal.claim_changes("outbox", [State.REJECTED], "app", lease=30, limit=10)
         await journal.retry_change(change.id, delay=600, error="shop.paid: KeyError in shop.py:31: '***'")
         await journal.release_chunk(chunk)
@@ -469,12 +469,12 @@ async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payr
         await journal.hear("outbox", [State.REJECTED])
         chunk = await journal.claim_chunk("outbox", "worker")
         assert chunk is not None
-        for place, news in enumerate((News.UNKNOWN, News.REJECTED, News.ACCEPTED)):
+        for place, signal in enumerate((Signal.UNKNOWN, Signal.REJECTED, Signal.ACCEPTED)):
             permit = await journal.permit(chunk, chunk.orders[place])
             assert isinstance(permit, Permit)
-            await journal.record(Outcome(permit=permit, news=news))
-        await journal.park("W-0", detail="two clean sweeps")
-        strange = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id="W-2", amount=Decimal(7))
+            await journal.record(Outcome(permit=permit, signal=signal))
+        await journal.park("W-0", detail="two clean list scans")
+        strange = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", request_id="W-2", amount=Decimal(7))
         await journal.apply_evidence(strange)
         (change,) = await journal.claim_changes("outbox", [State.REJECTED], "app", lease=30, limit=10)
         await journal.finish_changes([change.id], "dead", error="KeyError")
@@ -506,7 +506,7 @@ async def test_changes_that_no_application_handles_any_more(run: Run, sandbox: S
         assert chunk is not None
         permit = await journal.permit(chunk, chunk.orders[0])
         assert isinstance(permit, Permit)
-        await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))
         await journal.release_chunk(chunk)
     ran = await run("outbox", "status", *IN)
     assert (0, True) == (ran.status, "1 change to rejected wait for a handler" in ran.said)
@@ -573,8 +573,8 @@ async def test_the_rate_of_all_processes(run: Run, sandbox: Sandbox) -> None:
         assert "80 orders a second, of all processes on the journal" in " ".join(status.said.split())
         await ended(ended_by)
     async with SqliteJournal("j.sqlite") as journal:
-        await journal.name_rate("a", 20.0, lease=3600.0)
-        await journal.name_rate("b", float("inf"), lease=3600.0)
+        await journal.request_rate("a", 20.0, lease=3600.0)
+        await journal.request_rate("b", float("inf"), lease=3600.0)
         status = await run("outbox", "status", *IN)
         assert "20 orders a second, of all processes on the journal (others of them ask for no limit: the lowest" in (
             " ".join(status.said.split())

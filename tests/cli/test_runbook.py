@@ -16,7 +16,7 @@ from cli.commands import NO_SERVICE, Run
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.bulk import read_batch, run_batch
 from payments_async.ipn import TransactionSucceeded
-from payments_async.journal import News, RunIdentity, SqliteJournal, State, copy_journal
+from payments_async.journal import RunIdentity, Signal, SqliteJournal, State, copy_journal
 from payments_async.journal.contract import Evidence, Outcome, Permit, RawNotification
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
@@ -73,14 +73,14 @@ async def put(journal: SqliteJournal, sandbox: Sandbox, name: str) -> None:
     await journal.put("outbox", order(name))
 
 
-async def sent(journal: SqliteJournal, sandbox: Sandbox, name: str, news: News) -> None:
+async def sent(journal: SqliteJournal, sandbox: Sandbox, name: str, signal: Signal) -> None:
     """One that was sent, by somebody who has the chunk no more."""
     await put(journal, sandbox, name)
     chunk = await journal.claim_chunk("outbox", "worker")
     assert chunk is not None
     permit = await journal.permit(chunk, chunk.orders[0])
     assert isinstance(permit, Permit)
-    await journal.record(Outcome(permit=permit, news=news))
+    await journal.record(Outcome(permit=permit, signal=signal))
     await journal.release_chunk(chunk)
 
 
@@ -106,7 +106,7 @@ async def nothing_special(sandbox: Sandbox) -> None:
 async def lost(sandbox: Sandbox) -> None:
     """An order without a usable answer."""
     async with SqliteJournal("shop.sqlite") as journal:
-        await sent(journal, sandbox, "W-17", News.UNKNOWN)
+        await sent(journal, sandbox, "W-17", Signal.UNKNOWN)
 
 
 async def lost_beside_another(sandbox: Sandbox) -> None:
@@ -114,7 +114,7 @@ async def lost_beside_another(sandbox: Sandbox) -> None:
     async with SqliteJournal("shop.sqlite") as journal, session(sandbox) as payments:
         async with Outbox(payments, journal) as outbox:
             await outbox.pay(order("W-16"), timeout=60)
-        await sent(journal, sandbox, "W-17", News.UNKNOWN)
+        await sent(journal, sandbox, "W-17", Signal.UNKNOWN)
 
 
 async def paused(sandbox: Sandbox) -> None:
@@ -138,16 +138,16 @@ async def notified(sandbox: Sandbox) -> None:
 async def contradicted(sandbox: Sandbox) -> None:
     """Paid, and then it is said to have failed."""
     async with SqliteJournal("shop.sqlite") as journal:
-        await sent(journal, sandbox, "W-18", News.ACCEPTED)
-        for news in (News.LOOKED_UP_SUCCESSFUL, News.NOTIFIED_FAILED):
-            told = Evidence(news=news, source="list", request_id="W-18", amount=Decimal(1500), currency="UGX")
+        await sent(journal, sandbox, "W-18", Signal.ACCEPTED)
+        for signal in (Signal.LOOKED_UP_SUCCESSFUL, Signal.NOTIFIED_FAILED):
+            told = Evidence(signal=signal, source="list", request_id="W-18", amount=Decimal(1500), currency="UGX")
             await journal.apply_evidence(told)
 
 
 async def restored(sandbox: Sandbox) -> None:
     """A file that is a backup: without the mark beside it, and with an order whose end it does not know."""
     async with SqliteJournal("shop.sqlite") as journal:
-        await sent(journal, sandbox, "W-16", News.UNKNOWN)
+        await sent(journal, sandbox, "W-16", Signal.UNKNOWN)
         await journal.put("outbox", order("W-17"))
     put_back(Path("shop.sqlite"))
 
@@ -173,7 +173,7 @@ async def untold(sandbox: Sandbox) -> None:
     async with SqliteJournal("shop.sqlite") as journal:
         await journal.open_outbox("outbox", identity(sandbox))
         await journal.hear("outbox", [State.ACCEPTED])
-        await sent(journal, sandbox, "W-17", News.ACCEPTED)
+        await sent(journal, sandbox, "W-17", Signal.ACCEPTED)
         (change,) = await journal.claim_changes("outbox", [State.ACCEPTED], "app", lease=60, limit=1)
         await journal.finish_changes([change.id], "dead", error="the shop is away")
         told = TransactionSucceeded(transaction_id="t-1", request_id="W-17", status_code=0)

@@ -23,7 +23,7 @@ from yarl import URL
 from payments_async._cli.screen import Screen
 from payments_async._cli.watch_server import WatchServer
 from payments_async.ipn import TransactionSucceeded
-from payments_async.journal import ApprovalRule, JournalUnavailable, News, Signature, SqliteJournal, State
+from payments_async.journal import ApprovalRule, JournalUnavailable, Signal, Signature, SqliteJournal, State
 from payments_async.journal.contract import Evidence, RawNotification
 from payments_async.sandbox import Fault, Sandbox
 
@@ -96,7 +96,7 @@ async def payroll(run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytes
     await run("bulk", "reconcile", *SENT, "--grace", "0", "--interval", "0")
     async with SqliteJournal("j.sqlite") as journal:
         failed = Evidence(
-            news=News.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-4", amount=Decimal(4000)
+            signal=Signal.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-4", amount=Decimal(4000)
         )
         await journal.apply_evidence(failed)
         event = TransactionSucceeded(transaction_id="t-1", status_code=0, request_id="v-3")
@@ -178,7 +178,7 @@ async def test_what_was_learned_since_the_page_was_read(payroll: None) -> None:
     """A decision is about what was seen: once something else is known it is refused."""
     async with watched() as page:
         form = await page.form("order?id=RUN-3")
-        paid = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id="RUN-3", amount=Decimal(3000))
+        paid = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", request_id="RUN-3", amount=Decimal(3000))
         await page.journal.apply_evidence(paid)
         status, words = await page.post("write-off", {**form, **DECISION})
         assert (409, True, []) == (status, "Nothing was changed" in words, page.said)
@@ -438,7 +438,7 @@ async def test_handlers_that_failed_too_often_are_replayed_on_the_page(restored:
     """Which order, what it came to and why nobody could be told; once the application is mended it hears of it."""
     async with SqliteJournal("j.sqlite") as journal:
         await journal.hear("outbox", [State.SUCCESSFUL])
-        paid = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id="RUN-1", amount=Decimal(150000))
+        paid = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", request_id="RUN-1", amount=Decimal(150000))
         await journal.apply_evidence(paid)
         (change,) = await journal.claim_changes("outbox", [State.SUCCESSFUL], "me", lease=60, limit=1)
         await journal.finish_changes([change.id], "dead", error="the shop is away")

@@ -116,11 +116,11 @@ async def test_a_reconciliation_tells_how_far_it_is(run: Run, sandbox: Sandbox, 
     path = tmp_path / "j.sqlite"
     pay = "pay --amount 1000 --item MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG --name G --wallet +256772000017 --yes"
     await run(*pay.split(), "--request-id", "v-1", "--journal", str(path), "--new-journal")
-    news: list[SearchProgress] = []
+    signal: list[SearchProgress] = []
     async with SqliteJournal(path) as journal, session(sandbox.base_url, sandbox, Time()) as payments:
-        await reconcile(payments, journal, progress=news.append, interval=0)
-    assert news
-    assert [one.pages for one in news] == sorted(one.pages for one in news)
-    assert 1 <= news[-1].pages
+        await reconcile(payments, journal, progress=signal.append, interval=0)
+    assert signal
+    assert [one.pages for one in signal] == sorted(one.pages for one in signal)
+    assert 1 <= signal[-1].pages
     ran = await run("bulk", "reconcile", "--journal", str(path))
     assert re.search(r"settled: ", ran.out)

@@ -12,7 +12,7 @@ from typing import Any
 
 from explorer.worlds import Explored, World
 
-from payments_async.journal import News
+from payments_async.journal import Signal
 from payments_async.journal._records import digest_of_owner
 from payments_async.journal.contract import Permit
 
@@ -65,7 +65,7 @@ class Keys:
         unsent: dict[int, int] = {}
         attempt = at["attempt"]
         for row in world.table("attempt"):
-            if row[attempt["outcome"]] == News.NOT_SENT:
+            if row[attempt["outcome"]] == Signal.NOT_SENT:
                 unsent[row[attempt["order_id"]]] = unsent.get(row[attempt["order_id"]], 0) + 1
         trails: dict[int, list[tuple[Any, ...]]] = {}
         seen = at["evidence"]
@@ -190,7 +190,9 @@ class Keys:
                 )
             number = 0 if worker.permit is None else self._explored.ids[worker.permit.request_id]
             permit = () if worker.permit is None else last_of(number, worker.permit)
-            outcome = () if worker.outcome is None else (str(worker.outcome.news), worker.outcome.transaction_id or "")
+            outcome = (
+                () if worker.outcome is None else (str(worker.outcome.signal), worker.outcome.transaction_id or "")
+            )
             marks = worker.permit is not None and any(
                 (worker.permit.id, worker.permit.attempt) in marks for _, marks in worker.marks
             )
@@ -209,7 +211,7 @@ class Keys:
         if lister is not None:
             begun = world.table("sweep")[-1] if world.table("sweep") else None
             listing = (
-                lister.step, lister.sweeps, lister.asked, lister.shown, lister.waits_until > now, lister.is_doubted,
+                lister.step, lister.list_scans, lister.asked, lister.shown, lister.waits_until > now, lister.is_doubted,
                 bool(doubted_at) and (
                     begun is not None and begun[at["sweep"]["doubted_at"]] >= doubted_at,
                     None if begun is None else begun[at["sweep"]["begun_at"]] - doubted_at >= 900.0,
@@ -229,10 +231,10 @@ class Keys:
                     row[chunk["holder"]] in world.dead,
                 )
             )
-        sweep = at["sweep"]
+        scan = at["sweep"]
         clean = [
             row for row in world.table("sweep")
-            if row[sweep["counted"]] == 2 and row[sweep["doubted_at"]] >= doubted_at and row[sweep["run"]] is not None
+            if row[scan["counted"]] == 2 and row[scan["doubted_at"]] >= doubted_at and row[scan["run"]] is not None
         ]  # fmt: skip
         resolution = at["resolution"]
         is_lifted = any(
@@ -243,7 +245,7 @@ class Keys:
             bool(doubted_at),
             age(doubted_at) if doubted_at else -1,
             min(len(clean), 2),
-            [now - row[sweep["ended_at"]] < 60.0 for row in clean[-1:]],
+            [now - row[scan["ended_at"]] < 60.0 for row in clean[-1:]],
             is_lifted and bool(doubted_at),
         )
         rest = repr(

@@ -21,12 +21,12 @@ from payments_async.outbox._reconcile import Reconciler
 from payments_async.outbox._scans import DateRange, ListScanner
 
 STEPS = {"page", "sleep", "park"}
-FINE_STEPS = STEPS | {"apply_evidence", "end_sweep"}
-_WRITES = {"begin_sweep", "note_sightings", "apply_evidence", "end_sweep", "park"}
+FINE_STEPS = STEPS | {"apply_evidence", "end_list_scan"}
+_WRITES = {"begin_list_scan", "note_observed", "apply_evidence", "end_list_scan", "park"}
 _READS = {
     "run",
     "runs",
-    "sweeps",
+    "list_scans",
     "sent_since",
     "entries_of",
     "archived_of",
@@ -50,7 +50,7 @@ class Lister(NamedTuple):
         step: What it does next; ``None`` where it is over.
         sought: How the orders that it looks for stand, as it knows.
         absences: Which lists have missed them.
-        sweeps: How often it has read these days.
+        list_scans: How often it has read these days.
         began: When it began to read them, the last time.
         asked: What it has asked the journal since it was shown a page, or slept; a number of calls.
         shown: The transactions of the last page.
@@ -62,7 +62,7 @@ class Lister(NamedTuple):
     step: str | None = "begin"
     sought: tuple[tuple[Any, ...], ...] = ()
     absences: tuple[tuple[str, Absence], ...] = ()
-    sweeps: int = 0
+    list_scans: int = 0
     began: float = 0.0
     asked: int = 0
     shown: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ def step(
         told.stopped_at,
         () if window is None else tuple((one.request_id, *one.pack()) for one in window.sought.each()),
         tuple(search.absences.of.items()),
-        0 if window is None else window.sweeps,
+        0 if window is None else window.list_scans,
         getattr(search, "began", 0.0),
         told.asked,
         told.shown,

@@ -18,7 +18,7 @@ from explorer.lists import Lister
 from journal.factories import BATCH, IDENTITY, delivery, event, order, transaction_id
 
 from payments_async._wire.models import Transaction, TransactionStatus
-from payments_async.journal import JournalError, LeaseLost, News, State
+from payments_async.journal import JournalError, LeaseLost, Signal, State
 from payments_async.journal._inbox import Arrival, Doubt
 from payments_async.journal._records import Remains, digest_of_owner
 from payments_async.journal._statements._entries import CHUNK, chunk_of, run_of
@@ -139,7 +139,7 @@ class Flight(NamedTuple):
     attempt: int
     token: int
     owner: str
-    answer: News | None = None
+    answer: Signal | None = None
     transaction: int = 0
 
 
@@ -228,10 +228,10 @@ class Explored:
         permit = at_once(journal.permit(chunk, chunk.orders[0]))
         assert isinstance(permit, Permit)
         known = transaction_id(1)
-        at_once(journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=known)))
+        at_once(journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=known)))
         evidence = Evidence(
-            news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id=self.orders[0].request_id, transaction_id=known,
-            amount=self.orders[0].amount, currency="UGX",
+            signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", request_id=self.orders[0].request_id,
+            transaction_id=known, amount=self.orders[0].amount, currency="UGX",
         )  # fmt: skip
         at_once(journal.apply_evidence(evidence))
         at_once(journal.release_chunk(chunk))
@@ -362,7 +362,7 @@ class Explored:
                 if world.now < worker.good_until:
                     yield step("marks the departure of its order", self._mark)
                 else:
-                    yield step("notices that its lease is over", self._end, News.NOT_SENT)
+                    yield step("notices that its lease is over", self._end, Signal.NOT_SENT)
             case "going":
                 yield step("lets its request leave", self._leave)
                 if self.may(world, "unread", self.plan.unread):
@@ -371,12 +371,11 @@ class Explored:
                 yield from self._of_answers(world, worker, step)
             case "answered":
                 assert worker.outcome is not None
-                yield step(f"writes down that its attempt ended ({worker.outcome.news})", self._record)
+                yield step(f"writes down that its attempt ended ({worker.outcome.signal})", self._record)
                 for claimed in worker.todo:
                     if worker.claimed is None or claimed.id != worker.claimed.id:
-                        words = (
-                            f"writes that down ({worker.outcome.news}) with a permit for order {self._number(claimed)}"
-                        )
+                        outcome, number = worker.outcome.signal, self._number(claimed)
+                        words = f"writes that down ({outcome}) with a permit for order {number}"
                         yield step(words, self._permit, claimed, worker.outcome)
         if self.may(world, "kill", self.plan.kills):
             yield step("is killed", self._kill, is_fault=True)
@@ -460,12 +459,12 @@ class Explored:
         return self._with(world, place, worker._replace(at="waiting"))
 
     def _cannot_reach(self, world: World, place: int, worker: Worker) -> World:
-        return self._end(self.spend(world, "unread"), place, worker, News.NOT_SENT)
+        return self._end(self.spend(world, "unread"), place, worker, Signal.NOT_SENT)
 
-    def _end(self, world: World, place: int, worker: Worker, news: News, transaction: int = 0) -> World:
+    def _end(self, world: World, place: int, worker: Worker, signal: Signal, transaction: int = 0) -> World:
         assert worker.permit is not None
-        named = transaction_id(transaction) if news is News.ACCEPTED else None
-        outcome = Outcome(permit=worker.permit, news=news, transaction_id=named)
+        named = transaction_id(transaction) if signal is Signal.ACCEPTED else None
+        outcome = Outcome(permit=worker.permit, signal=signal, transaction_id=named)
         return self._with(world, place, worker._replace(at="answered", outcome=outcome))
 
     def _record(self, world: World, place: int, worker: Worker) -> World:
@@ -474,7 +473,7 @@ class Explored:
         finding = at_once(self.journal.record(worker.outcome))
         world = self._recorded(world, worker.outcome)
         todo = worker.todo
-        if worker.outcome.news is News.NOT_SENT and finding.state is State.PLANNED:
+        if worker.outcome.signal is Signal.NOT_SENT and finding.state is State.PLANNED:
             todo = (*todo, worker.claimed)
         mine = worker._replace(at="holding", todo=todo, claimed=None, permit=None, outcome=None)
         return self._with(world, place, mine)
@@ -517,17 +516,19 @@ class Explored:
                     f"the service takes {words}, which fails", partial(self._carry_out, world, place, fails=True)
                 )
             if self.plan.rejects:
-                yield Step(f"the service refuses {words}", partial(self._answer, world, place, News.REJECTED))
+                yield Step(f"the service refuses {words}", partial(self._answer, world, place, Signal.REJECTED))
             if self.may(world, "unread", self.plan.unread):
                 yield Step(
                     f"the service turns {words} away unread",
-                    partial(self._answer, self.spend(world, "unread"), place, News.NOT_SENT),
+                    partial(self._answer, self.spend(world, "unread"), place, Signal.NOT_SENT),
                     is_fault=True,
                 )
             if self.may(world, "loss", self.plan.losses):
                 lost = self.spend(world, "loss")
                 yield Step(
-                    f"the request for {words} is lost", partial(self._answer, lost, place, News.UNKNOWN), is_fault=True
+                    f"the request for {words} is lost",
+                    partial(self._answer, lost, place, Signal.UNKNOWN),
+                    is_fault=True,
                 )
 
     def _carry_out(self, world: World, place: int, *, fails: bool) -> World:
@@ -535,11 +536,11 @@ class Explored:
         number = flight.order * 10 + sum(paid.order == flight.order for paid in world.ledger) + 10
         paid = Paid(flight.order, number, fails, self.plan.late, told=False)
         world = world._replace(ledger=(*world.ledger, paid))
-        return self._answer(world, place, News.ACCEPTED, number)
+        return self._answer(world, place, Signal.ACCEPTED, number)
 
-    def _answer(self, world: World, place: int, news: News, transaction: int = 0) -> World:
+    def _answer(self, world: World, place: int, signal: Signal, transaction: int = 0) -> World:
         flights = list(world.flights)
-        flights[place] = flights[place]._replace(answer=news, transaction=transaction)
+        flights[place] = flights[place]._replace(answer=signal, transaction=transaction)
         return world._replace(flights=tuple(one for one in flights if one.owner or one.answer is None))
 
     def _of_answers(self, world: World, worker: Worker, step: Callable[..., Step]) -> Iterator[Step]:
@@ -548,7 +549,7 @@ class Explored:
                 continue
             if flight.answer is not None:
                 yield step(f"is told what became of its request ({flight.answer})", self._hear, place)
-            if flight.answer is not News.UNKNOWN and self.may(world, "loss", self.plan.losses):
+            if flight.answer is not Signal.UNKNOWN and self.may(world, "loss", self.plan.losses):
                 yield step("gets no answer", self._hear_nothing, place, is_fault=True)
 
     def _hear(self, world: World, place: int, worker: Worker, at: int) -> World:
@@ -561,7 +562,7 @@ class Explored:
         flights = list(world.flights)
         flights[at] = flights[at]._replace(owner="")
         world = world._replace(flights=tuple(one for one in flights if one.owner or one.answer is None))
-        return self._end(self.spend(world, "loss"), place, worker, News.UNKNOWN)
+        return self._end(self.spend(world, "loss"), place, worker, Signal.UNKNOWN)
 
     # the service by itself
 
@@ -642,7 +643,7 @@ class Explored:
         words = {
             "page": "the service shows its list",
             "apply_evidence": "what the list shows is written down",
-            "end_sweep": "the end of the list is written down",
+            "end_list_scan": "the end of the list is written down",
             "park": "an order is parked that no list has shown",
         }
         yield Step(words[lister.step or ""], partial(self._list, world, lister, refuses=False))

@@ -16,7 +16,7 @@ from journal.factories import BATCH, claimed, order, permitted, transaction_id
 
 from payments_async import Rejected
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
-from payments_async.journal import Journal, News, SqliteJournal, State
+from payments_async.journal import Journal, Signal, SqliteJournal, State
 from payments_async.journal.contract import Doubt, Outcome
 
 LOCAL = ["127.0.0.1"]
@@ -80,7 +80,7 @@ def listening(receiver: Receiver) -> list[TransactionEvent]:
 async def unknown(journal: Journal) -> None:
     """An order that was sent, and nobody knows what became of it."""
     chunk = await claimed(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
 
 
 async def state(journal: Journal) -> State:

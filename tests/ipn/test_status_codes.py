@@ -5,7 +5,7 @@ import pytest
 from payments_async import TransactionStatus
 from payments_async._wire.events import EVENT_TYPES
 from payments_async._wire.status_codes import FINAL_CODES, STATUS_CODES, UNRECOGNISED, StatusCode
-from payments_async.journal import News
+from payments_async.journal import Signal
 
 ROWS = [*STATUS_CODES.values(), UNRECOGNISED]
 
@@ -13,7 +13,7 @@ ROWS = [*STATUS_CODES.values(), UNRECOGNISED]
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.event)
 def test_what_a_row_names_is_there(row: StatusCode) -> None:
     """The news is one of the journal's, and the status, where there is one, one of the records'."""
-    assert row.news in set(News)
+    assert row.signal in set(Signal)
     assert row.status is None or TransactionStatus[row.status].is_final == row.is_final
 
 

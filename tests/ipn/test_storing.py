@@ -13,8 +13,8 @@ from ipn.notifications import notification
 
 from payments_async._values.tasks import Tasks
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
+from payments_async.ipn._durable import Batches
 from payments_async.ipn._intake import NOT_STORED
-from payments_async.ipn._with_inbox import Batches
 from payments_async.journal import JournalUnavailable, SqliteJournal
 from payments_async.journal.contract import Arrival, RawNotification, Receipt, StoredEvent
 

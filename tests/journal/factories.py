@@ -13,7 +13,7 @@ import attrs
 
 from payments_async._wire.events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
 from payments_async._wire.orders import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import ApprovalRule, Entry, Happening, Journal, Proposal, RunIdentity, Signature, Sweep
+from payments_async.journal import ApprovalRule, Entry, Happening, Journal, ListScan, Proposal, RunIdentity, Signature
 from payments_async.journal.contract import Chunk, Outcome, Permit, RawNotification
 
 IDENTITY = RunIdentity(base_address="https://service.example/", key_fingerprint="0123456789abcdef", user_id="7")
@@ -128,13 +128,15 @@ async def permitted(journal: Journal, chunk: Chunk, place: int = 0, *, after: Ou
     return permit
 
 
-async def swept(journal: Journal, *, batch: str | None = BATCH, since: date = date(1970, 1, 1), **ended: Any) -> Sweep:
+async def swept(
+    journal: Journal, *, batch: str | None = BATCH, since: date = date(1970, 1, 1), **ended: Any
+) -> ListScan:
     """A list of all days that was read to its end; ``ended`` is how it ended else."""
-    begun = await journal.begin_sweep(batch, since=since, until=date(2100, 1, 1))
+    begun = await journal.begin_list_scan(batch, since=since, until=date(2100, 1, 1))
     told = {"rows": 3, "requests": 1, "counted": True, "clean": True, "problem": None}
-    sweep = attrs.evolve(begun, **told | ended)
-    await journal.end_sweep(sweep, grace=0.0, interval=0.0)
-    return sweep
+    scan = attrs.evolve(begun, **told | ended)
+    await journal.end_list_scan(scan, grace=0.0, interval=0.0)
+    return scan
 
 
 async def missed(journal: Journal, batch: str = BATCH) -> None:

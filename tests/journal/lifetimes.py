@@ -27,15 +27,15 @@ from journal.factories import BATCH, IDENTITY, approve, delivery, event, missed,
 
 from payments_async._wire.orders import PayoutOrder
 from payments_async.journal import (
-    Adoption,
     Journal,
     JournalRefused,
     ListingDeadline,
-    News,
     OrdersArchived,
     PostgresJournal,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.journal import _states as states
 from payments_async.journal._records import Placed
@@ -50,7 +50,7 @@ from payments_async.journal.contract import (
     Evidence,
     Outcome,
     Permit,
-    Verdict,
+    Transition,
 )
 
 DATABASE = "LIFETIMES_DSN"  # of a database in place of files
@@ -61,7 +61,7 @@ OLD = "old"
 SHOP = "shop"  # another outbox, whose orders are put
 AGE = 100 * 86_400.0  # seconds
 SENT_TWICE = 5  # the order that a person writes off, and that had not arrived
-OUTCOMES = {1: News.REJECTED, 3: News.UNKNOWN, 4: News.UNKNOWN, 5: News.UNKNOWN}
+OUTCOMES = {1: Signal.REJECTED, 3: Signal.UNKNOWN, 4: Signal.UNKNOWN, 5: Signal.UNKNOWN}
 SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
 
 
@@ -121,10 +121,12 @@ async def end(journal: Journal, owner: str) -> None:
         for held in chunk.orders:
             permit = await journal.permit(chunk, held)
             assert isinstance(permit, Permit), permit
-            await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
+            await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         await journal.release_chunk(chunk)
     for about in orders(2, batch=OLD):
-        failed = Evidence(news=News.LOOKED_UP_FAILED, source="list", request_id=about.request_id, amount=about.amount)
+        failed = Evidence(
+            signal=Signal.LOOKED_UP_FAILED, source="list", request_id=about.request_id, amount=about.amount
+        )
         await journal.apply_evidence(failed)
 
 
@@ -143,10 +145,10 @@ async def adopt(journal: Journal, lost: Path, owner: str) -> None:
     """Go on with the orders of another journal, which may have sent them; and not very far."""
     async with opened(lost) as other:
         if not (await other.open_run(OTHER, IDENTITY)).ready:
-            second = Adoption(who="Ann", why="a journal of its own")
+            second = TakeoverAuthorisation(who="Ann", why="a journal of its own")
             await other.load(OTHER, orders(2, batch=OTHER), owner=owner, adoption=second)
     await journal.open_run(OTHER, IDENTITY)
-    adoption = Adoption(who="Ann", why="the other one is lost")
+    adoption = TakeoverAuthorisation(who="Ann", why="the other one is lost")
     await journal.load(OTHER, orders(2, batch=OTHER), owner=owner, adoption=adoption)
 
 
@@ -186,14 +188,16 @@ async def attempt(
     permit = await journal.permit(chunk, held, after=after)
     assert isinstance(permit, Permit), permit
     if permit.attempt == 1:
-        await journal.record(Outcome(permit=permit, news=News.NOT_SENT))
+        await journal.record(Outcome(permit=permit, signal=Signal.NOT_SENT))
         permit = await journal.permit(chunk, held)
         assert isinstance(permit, Permit), permit
     with world.open("a") as file:
         file.write(f"{permit.request_id}\n")
     number = int(permit.request_id[-6:])
-    news = News.ACCEPTED if permit.sent_before else OUTCOMES.get(number, News.ACCEPTED)
-    return Outcome(permit=permit, news=news, transaction_id=transaction_id(number) if news is News.ACCEPTED else None)
+    signal = Signal.ACCEPTED if permit.sent_before else OUTCOMES.get(number, Signal.ACCEPTED)
+    return Outcome(
+        permit=permit, signal=signal, transaction_id=transaction_id(number) if signal is Signal.ACCEPTED else None
+    )
 
 
 async def hear(journal: Journal, owner: str) -> None:
@@ -224,9 +228,9 @@ async def tell(journal: Journal, owner: str) -> None:
     await journal.hear(STANDING, states)
     await journal.open_run(STANDING, IDENTITY, outbox=STANDING)
     await journal.load(STANDING, [about], owner=owner)
-    for news in (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL):
+    for said in (Signal.ACCEPTED, Signal.LOOKED_UP_SUCCESSFUL):
         told = Evidence(
-            news=news, source="record", request_id=about.request_id, amount=about.amount, currency=about.currency
+            signal=said, source="record", request_id=about.request_id, amount=about.amount, currency=about.currency
         )
         await journal.apply_evidence(told)
     for round_ in range(3):
@@ -250,10 +254,10 @@ async def shop(journal: Journal, world: Path, owner: str) -> None:
         source="list",
         request_id=shown.request_id,
         transaction_id=transaction_id(200),
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         amount=shown.amount,
     )
-    await journal.note_sightings([seen])
+    await journal.note_observed([seen])
     await journal.pause(SHOP, who="Ann", why="lunch")
     for about in orders(3, batch=SHOP):
         await journal.put(SHOP, about)
@@ -265,7 +269,7 @@ async def shop(journal: Journal, world: Path, owner: str) -> None:
     if at_once.permit is not None:
         with world.open("a") as file:
             file.write(f"{at_once.entry.request_id}\n")
-        sent = Outcome(permit=at_once.permit, news=News.ACCEPTED, transaction_id=transaction_id(203))
+        sent = Outcome(permit=at_once.permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(203))
         await journal.record(sent)
     if at_once.chunk is not None:
         await journal.release_chunk(at_once.chunk)
@@ -289,10 +293,12 @@ async def withdraw(journal: PostgresJournal, world: Path, owner: str) -> None:
         if isinstance(placed, Placed) and placed.permit is not None:
             with world.open("a") as file:
                 file.write(f"{one.request_id}\n")
-            await journal.record(Outcome(permit=placed.permit, news=News.ACCEPTED, transaction_id=transaction_id(204)))
+            await journal.record(
+                Outcome(permit=placed.permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(204))
+            )
         if isinstance(placed, Placed) and placed.chunk is not None:
             await journal.release_chunk(placed.chunk)
-    await journal.drop_laid(SHOP, torn.request_id, who="Ann", why="it was edited")
+    await journal.discard_staged(SHOP, torn.request_id, who="Ann", why="it was edited")
 
 
 async def taken(journal: Journal, owner: str) -> None:
@@ -311,22 +317,22 @@ async def serve(journal: Journal, owner: str) -> None:
 
 async def pace(journal: Journal, owner: str) -> None:
     """Take a turn of the rate of all, and tell all of a pause that the service asked for."""
-    await journal.name_rate(owner, 100.0, lease=30)
+    await journal.request_rate(owner, 100.0, lease=30)
     await journal.reserve_turns(1)
     await journal.cool_down(0.1, why="slow down")
-    await journal.leave_pace(owner)
+    await journal.withdraw_rate(owner)
 
 
 async def resolve(journal: Journal, world: Path, owner: str) -> None:
-    """What sweeps and persons do."""
+    """What list scans and persons do."""
     third = order(3)
     found = Evidence(
-        news=News.LOOKED_UP_FAILED, source="list", request_id=third.request_id, amount=third.amount,
+        signal=Signal.LOOKED_UP_FAILED, source="list", request_id=third.request_id, amount=third.amount,
         transaction_id=transaction_id(3),
     )  # fmt: skip
     await journal.apply_evidence(found)
     request_id = order(SENT_TWICE).request_id
-    await journal.park(request_id, detail="two sweeps")
+    await journal.park(request_id, detail="two list scans")
     entry = await journal.entry(request_id)
     assert entry is not None
     if entry.state == "parked" and not entry.sent_before:
@@ -445,8 +451,8 @@ def try_point(point: str, times: int) -> list[str] | None:
 def break_rule_2() -> None:
     """Let an expired lease return an order to planned, as a queue would. The control: this has to show."""
 
-    def next_state(state: State, news: News, *, sent_before: bool = False) -> Verdict:
-        return Verdict(State.PLANNED) if news is News.LEASE_EXPIRED else states.next_state(state, news)
+    def next_state(state: State, signal: Signal, *, sent_before: bool = False) -> Transition:
+        return Transition(State.PLANNED) if signal is Signal.LEASE_EXPIRED else states.next_state(state, signal)
 
     vars(_permits)["next_state"] = next_state
 

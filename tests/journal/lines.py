@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import attrs
 from psycopg import conninfo
 
-Way = Literal["up", "down"]  # to the server, and back
+Pipeline = Literal["up", "down"]  # to the server, and back
 _AT_ONCE = struct.pack("ii", 1, 0)  # what is under way is dropped, and the other side hears of it
 
 
@@ -27,7 +27,7 @@ class _Call:
     """
 
     ends: tuple[asyncio.StreamWriter, ...]
-    broken: set[Way] = attrs.field(factory=set)
+    broken: set[Pipeline] = attrs.field(factory=set)
     over: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     def reset(self, *ends: asyncio.StreamWriter) -> None:
@@ -65,8 +65,8 @@ class Line:
         self.holds = asyncio.Event()
         self._server = server
         self._calls: set[_Call] = set()
-        self._lost: frozenset[Way] = frozenset()
-        self._held: frozenset[Way] = frozenset()
+        self._lost: frozenset[Pipeline] = frozenset()
+        self._held: frozenset[Pipeline] = frozenset()
         self._passes = 0  # bytes, of those that are held
         self._goes_on = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -84,7 +84,7 @@ class Line:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def swallow(self, *ways: Way) -> None:
+    def swallow(self, *ways: Pipeline) -> None:
         """From now on bytes that go these ways vanish, the end of a connection too: nobody hears of anything."""
         self._lost = frozenset(ways)
 
@@ -93,7 +93,7 @@ class Line:
         while not any(call.broken for call in self._calls):  # noqa: ASYNC110 - a busy loop of some turns
             await asyncio.sleep(0.001)
 
-    def hold(self, *ways: Way, after: int = 0) -> None:
+    def hold(self, *ways: Pipeline, after: int = 0) -> None:
         """Bytes that go these ways arrive once the line is whole again, as those do that TCP sends again.
 
         Args:
@@ -164,7 +164,9 @@ class Line:
             for end in call.ends:
                 end.close()
 
-    async def _pump(self, call: _Call, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, call: _Call, way: Pipeline, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Pass on what comes this way, its end included, unless it is lost."""
         try:
             while not call.over.is_set():

@@ -14,19 +14,19 @@ from journal.factories import IDENTITY, Clock, order, transaction_id
 
 from payments_async.bulk import write_off
 from payments_async.journal import (
-    Adoption,
     HeldElsewhere,
     Journal,
-    News,
     OrdersDiffer,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
     archive_orders,
 )
 from payments_async.journal._machine._memory import Loading, Registry
 from payments_async.journal.contract import Evidence, Outcome, Permit
 
-ANN = Adoption(who="Ann", why="the disk burnt")
+ANN = TakeoverAuthorisation(who="Ann", why="the disk burnt")
 DESK, SHOP, DAY = "desk", "shop", 86_400.0
 
 
@@ -174,7 +174,7 @@ async def test_one_that_a_list_shows(desk: Journal, clock: Clock, tmp_path: Path
     await desk.put(DESK, order(0), adoption=ANN)
     about = order(0)
     seen = Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         source="list",
         request_id=about.request_id,
         transaction_id=transaction_id(),
@@ -205,7 +205,7 @@ async def test_one_that_no_list_shows(desk: Journal, clock: Clock) -> None:
     permit = await desk.permit(chunk, chunk.orders[0])
     assert isinstance(permit, Permit)
     assert (2, True) == (permit.attempt, permit.sent_before)
-    await desk.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    await desk.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
     assert State.ACCEPTED is (await desk.put(DESK, order(0))).entry.state
     assert () == (await desk.examine()).flaws
 

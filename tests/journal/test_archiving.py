@@ -31,21 +31,21 @@ from journal.factories import (
 
 from payments_async._wire.orders import PayoutOrder
 from payments_async.journal import (
-    Adoption,
     ArchivedOrders,
     Happening,
     HeldElsewhere,
     Journal,
-    News,
     OrdersArchived,
     OrdersDiffer,
     OrderUnknown,
     PostgresJournal,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
     archive_orders,
 )
-from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Permit, Receipt
+from payments_async.journal.contract import Arrival, Doubt, Evidence, OrderEvent, Outcome, Permit, Receipt
 
 DAY = 86_400.0
 SHOP = "shop"
@@ -85,24 +85,26 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [line for line in found if "request_id" in line]
 
 
-async def end(journal: Journal, count: int, news: Sequence[News] = (News.LOOKED_UP_SUCCESSFUL,)) -> None:
+async def end(journal: Journal, count: int, signal: Sequence[Signal] = (Signal.LOOKED_UP_SUCCESSFUL,)) -> None:
     """A batch of so many orders, sent, accepted, and ended."""
     chunk = await claimed(journal, count)
     for place in range(count):
         outcome = Outcome(
-            permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place)
+            permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED, transaction_id=transaction_id(place)
         )
         await journal.record(outcome)
-        await found(journal, place, news[place % len(news)])
+        await found(journal, place, signal[place % len(signal)])
     await journal.release_chunk(chunk)
 
 
-async def found(journal: Journal, number: int, news: News, *, amount: str | None = None, batch: str = BATCH) -> None:
+async def found(
+    journal: Journal, number: int, signal: Signal, *, amount: str | None = None, batch: str = BATCH
+) -> None:
     """What the service's list shows of one order."""
     about = order(number, amount, batch=batch)
     await journal.apply_evidence(
         Evidence(
-            news=news,
+            signal=signal,
             source="list",
             request_id=about.request_id,
             transaction_id=transaction_id(number),
@@ -113,7 +115,11 @@ async def found(journal: Journal, number: int, news: News, *, amount: str | None
 
 
 async def put(
-    journal: Journal, count: int, *, ended: Sequence[int] = (), news: Sequence[News] = (News.LOOKED_UP_SUCCESSFUL,)
+    journal: Journal,
+    count: int,
+    *,
+    ended: Sequence[int] = (),
+    signal: Sequence[Signal] = (Signal.LOOKED_UP_SUCCESSFUL,),
 ) -> None:
     """Single orders of an outbox, some of which were sent and have ended."""
     await journal.open_outbox(SHOP, IDENTITY)
@@ -123,16 +129,16 @@ async def put(
     assert chunk is not None
     for place in ended:
         outcome = Outcome(
-            permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place)
+            permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED, transaction_id=transaction_id(place)
         )
         await journal.record(outcome)
-        await found(journal, place, news[place % len(news)], batch=SHOP)
+        await found(journal, place, signal[place % len(signal)], batch=SHOP)
     await journal.release_chunk(chunk)
 
 
 async def test_a_batch_that_ended_long_ago_leaves(journal: Journal, clock: Clock, file: Path) -> None:
     """With all that is known of it; the journal counts it as before, and says where it is."""
-    await end(journal, 3, (News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED))
+    await end(journal, 3, (Signal.LOOKED_UP_SUCCESSFUL, Signal.LOOKED_UP_FAILED))
     before, run = await journal.progress(BATCH), await journal.run(BATCH)
     stories = {f"{BATCH}-{n:06d}": await journal.history(f"{BATCH}-{n:06d}") for n in range(3)}
     clock.pass_(91 * DAY)
@@ -211,7 +217,7 @@ async def test_a_batch_that_has_left_is_not_taken_again(
         with pytest.raises(OrdersArchived, match=r"payroll-000000 and 1 or more .* archive .*old\.jsonl\.gz"):
             await journal.load(batch_id, again, owner="loader")
     assert 2 == (await journal.progress()).total
-    adoption = Adoption(who="A. Clerk", why="the other one is lost")
+    adoption = TakeoverAuthorisation(who="A. Clerk", why="the other one is lost")
     with pytest.raises(OrdersArchived):  # also for whoever calls it lost
         await journal.load(batch_id, orders(1), owner="loader", adoption=adoption)
     if batch_id == BATCH:
@@ -273,10 +279,10 @@ async def test_no_number_is_given_twice(journal: Journal, clock: Clock, file: Pa
     assert order(3, batch=SHOP).request_id == claimed_order.request_id
     progress = await journal.progress(outbox=SHOP)
     assert (4, 3) == (progress.total, progress.counts[State.SUCCESSFUL])
-    outcome = Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED, transaction_id=transaction_id(3))
+    outcome = Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED, transaction_id=transaction_id(3))
     assert ["planned", "permit"] == [one.what for one in await journal.history(claimed_order.request_id)]
     await journal.record(outcome)
-    await found(journal, 3, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+    await found(journal, 3, Signal.LOOKED_UP_SUCCESSFUL, batch=SHOP)
     await journal.release_chunk(chunk)
     clock.pass_(91 * DAY)
     assert 1 == (await archive(journal, file.with_name("later.jsonl.gz"))).orders
@@ -295,13 +301,15 @@ async def test_what_somebody_waits_for_stays(journal: Journal, clock: Clock, fil
         await journal.put(SHOP, order(number, batch=SHOP))
     chunk = await journal.claim_chunk(SHOP, "worker")
     assert chunk is not None
-    ends = (News.REJECTED, News.ACCEPTED, News.ACCEPTED, News.ACCEPTED, News.ACCEPTED, News.UNKNOWN)
-    for place, news in enumerate(ends):
-        named = transaction_id(place) if news is News.ACCEPTED else None
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=news, transaction_id=named))
+    ends = (Signal.REJECTED, Signal.ACCEPTED, Signal.ACCEPTED, Signal.ACCEPTED, Signal.ACCEPTED, Signal.UNKNOWN)
+    for place, signal in enumerate(ends):
+        named = transaction_id(place) if signal is Signal.ACCEPTED else None
+        await journal.record(
+            Outcome(permit=await permitted(journal, chunk, place), signal=signal, transaction_id=named)
+        )
     for number in (1, 2, 3, 4):
-        await found(journal, number, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
-    await found(journal, 1, News.LOOKED_UP_FAILED, batch=SHOP)  # contradicts
+        await found(journal, number, Signal.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+    await found(journal, 1, Signal.LOOKED_UP_FAILED, batch=SHOP)  # contradicts
     waits = await receive(journal, 2)
     await receive(journal, 3, doubt=Doubt.UNCONFIRMED)
     clock.pass_(91 * DAY)
@@ -333,12 +341,12 @@ async def test_a_batch_leaves_as_a_whole(journal: Journal, clock: Clock, file: P
     await journal.load("other", orders(2, batch="other"), owner="loader")
     chunk = await journal.claim_chunk("other", "worker")
     assert chunk is not None
-    await journal.record(Outcome(permit=await permitted(journal, chunk, 0), news=News.REJECTED))
+    await journal.record(Outcome(permit=await permitted(journal, chunk, 0), signal=Signal.REJECTED))
     permit = await permitted(journal, chunk, 1)
     clock.pass_(91 * DAY)
     assert 2 == (await archive(journal, file)).orders
     assert 2 == (await journal.load("other", orders(2, batch="other"), owner="loader")).total
-    await journal.record(Outcome(permit=permit, news=News.REJECTED))
+    await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))
     assert ArchivedOrders(path=None) == await archive(journal, file.with_name("2.gz"))
     clock.pass_(91 * DAY)
     assert 2 == (await archive(journal, file.with_name("2.gz"))).orders
@@ -354,7 +362,7 @@ async def test_what_agrees_with_an_archived_order_is_no_stranger_and_changes_not
     before = await journal.progress(BATCH)
     receipt = await receive(journal, 0, batch=BATCH)
     assert (None, 0) == (receipt.conflict, await journal.unmatched_events())
-    await found(journal, 1, News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, 1, Signal.LOOKED_UP_SUCCESSFUL)
     assert before == await journal.progress(BATCH)
     assert [()] * 2 == [
         gone.late for gone in (await journal.archived_of([order(n).request_id for n in (0, 1)])).values()
@@ -371,7 +379,7 @@ async def test_a_reversal_of_an_archived_order_counts(journal: Journal, clock: C
     assert 2 == (await archive(journal, file)).orders
     last = await journal.last_change()
     clock.pass_(DAY)
-    await found(journal, 1, News.LOOKED_UP_REVERSED, batch=SHOP)
+    await found(journal, 1, Signal.LOOKED_UP_REVERSED, batch=SHOP)
     progress = await journal.progress(outbox=SHOP)
     assert (1, 1) == (progress.counts[State.SUCCESSFUL], progress.counts[State.REVERSED])
     assert order(1, batch=SHOP).amount == progress.sums[State.REVERSED]
@@ -379,9 +387,9 @@ async def test_a_reversal_of_an_archived_order_counts(journal: Journal, clock: C
     assert (State.REVERSED, clock.now) == (gone.state, gone.updated_at)
     (told,) = gone.late
     assert isinstance(told, Happening)
-    assert (News.LOOKED_UP_REVERSED, State.REVERSED) == (told.news, told.state)
+    assert (Signal.LOOKED_UP_REVERSED, State.REVERSED) == (told.signal, told.state)
     (change,) = await journal.changes_after(SHOP, last)
-    assert isinstance(change, Change)
+    assert isinstance(change, OrderEvent)
     assert (order(1, batch=SHOP).request_id, State.REVERSED) == (change.request_id, change.state)
     # what it was is archived, so that no handler can be given it: it is a dead letter, which a person is shown
     assert [] == list(await journal.claim_changes(SHOP, [State.REVERSED], "app", lease=30, limit=10))
@@ -396,10 +404,10 @@ async def test_what_a_list_has_shown_of_an_order_leaves_with_it(
     async with opens() as journal:
         seen = [order(number, batch=SHOP) for number in (0, 7)]
         await journal.open_outbox(SHOP, IDENTITY)
-        await journal.note_sightings(
+        await journal.note_observed(
             [
                 Evidence(source="list", request_id=one.request_id.upper(), transaction_id=transaction_id(place),
-                         amount=one.amount, currency="UGX", news=News.LOOKED_UP_SUCCESSFUL)
+                         amount=one.amount, currency="UGX", signal=Signal.LOOKED_UP_SUCCESSFUL)
                 for place, one in enumerate(seen)
             ]
         )  # fmt: skip
@@ -421,8 +429,8 @@ async def test_what_contradicts_an_archived_order_is_kept_and_moves_nothing(
     before = await journal.progress(BATCH)
     failed = await receive(journal, 0, 2, batch=BATCH)
     assert failed.conflict is not None
-    await found(journal, 1, News.LOOKED_UP_SUCCESSFUL, amount="7")
-    await found(journal, 1, News.LOOKED_UP_SUCCESSFUL, amount="7")
+    await found(journal, 1, Signal.LOOKED_UP_SUCCESSFUL, amount="7")
+    await found(journal, 1, Signal.LOOKED_UP_SUCCESSFUL, amount="7")
     other = await receive(journal, 2, batch=BATCH, transaction=transaction_id(99))
     assert (before, True) == (await journal.progress(BATCH), other.conflict is not None)
     gone = await journal.archived_of([order(n).request_id for n in range(3)])
@@ -433,8 +441,8 @@ async def test_what_contradicts_an_archived_order_is_kept_and_moves_nothing(
 
 async def test_what_is_listed_is_what_is_here(journal: Journal, clock: Clock, file: Path) -> None:
     """Of orders that left none is listed, compared or looked for, whatever its end; they are known by their ids."""
-    ends = (News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED)
-    await put(journal, 4, ended=[0, 1, 2], news=ends)
+    ends = (Signal.LOOKED_UP_SUCCESSFUL, Signal.LOOKED_UP_FAILED, Signal.LOOKED_UP_REVERSED)
+    await put(journal, 4, ended=[0, 1, 2], signal=ends)
     await end(journal, 3, ends)
     clock.pass_(91 * DAY)
     assert 6 == (await archive(journal, file)).orders
@@ -471,32 +479,32 @@ async def test_a_transaction_that_an_archived_order_and_one_that_is_here_have(
     chunk = await journal.claim_chunk(SHOP, "worker")
     assert chunk is not None
     permit = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
-    late = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", transaction_id=transaction_id(0))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
+    late = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", transaction_id=transaction_id(0))
     told = await journal.apply_evidence(late)
     assert told is not None
     assert (order(1, batch=SHOP).request_id, State.SUCCESSFUL) == (told.request_id, told.state)
 
 
-@pytest.mark.parametrize("news", [News.NOT_SENT, News.REJECTED, News.UNKNOWN, News.ACCEPTED])
+@pytest.mark.parametrize("signal", [Signal.NOT_SENT, Signal.REJECTED, Signal.UNKNOWN, Signal.ACCEPTED])
 async def test_an_answer_that_comes_when_its_order_has_left(
-    journal: Journal, clock: Clock, file: Path, news: News
+    journal: Journal, clock: Clock, file: Path, signal: Signal
 ) -> None:
     """From a worker that stood still for months: the order stands as it ended, and stays out of all hands."""
     await put(journal, 1)
     chunk = await journal.claim_chunk(SHOP, "stands still", lease=1.0)
     assert chunk is not None
     permit = await permitted(journal, chunk)
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL, batch=SHOP)
     clock.pass_(91 * DAY)
     assert 1 == (await archive(journal, file)).orders
-    other = transaction_id(9) if news is News.ACCEPTED else None
-    told = await journal.record(Outcome(permit=permit, news=news, transaction_id=other))
+    other = transaction_id(9) if signal is Signal.ACCEPTED else None
+    told = await journal.record(Outcome(permit=permit, signal=signal, transaction_id=other))
     assert State.SUCCESSFUL is told.state
     assert not isinstance(await journal.permit(chunk, chunk.orders[0]), Permit)
     assert await journal.claim_chunk(SHOP, "worker") is None
     (gone,) = (await journal.archived_of([permit.request_id])).values()
-    assert (State.SUCCESSFUL, news is not News.UNKNOWN) == (gone.state, bool(gone.late))
+    assert (State.SUCCESSFUL, signal is not Signal.UNKNOWN) == (gone.state, bool(gone.late))
     assert [] == [entry async for entry in journal.entries()]
     assert (await journal.examine()).is_sound
 
@@ -572,7 +580,7 @@ async def test_an_order_of_which_more_was_learned_meanwhile_stays(journal: Journ
     clock.pass_(91 * DAY)
     number = await journal.begin_archive(str(file), **SIGNED)
     (page,) = [page async for page in journal.old_orders(older_than=90 * DAY)]
-    await found(journal, 0, News.LOOKED_UP_REVERSED, batch=SHOP)
+    await found(journal, 0, Signal.LOOKED_UP_REVERSED, batch=SHOP)
     assert 1 == await journal.prune_orders(number, page)
     assert 0 == await journal.prune_orders(number, page)  # again: it has left
     assert [order(0, batch=SHOP).request_id] == [entry.request_id async for entry in journal.entries(SHOP)]
@@ -632,7 +640,7 @@ async def test_what_left_amounts_to_what_was_there(journal: Journal, clock: Cloc
     await end(journal, 400)
     chunk = await in_outbox(journal, 300)
     for place in range(300):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.REJECTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.REJECTED))
     before = await journal.progress()
     clock.pass_(91 * DAY)
     told: list[int] = []

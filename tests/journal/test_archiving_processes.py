@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from journal.factories import BATCH, IDENTITY, claimed, loaded, order, orders, permitted
 
-from payments_async.journal import News, OrdersArchived, SqliteJournal, State, archive_orders
+from payments_async.journal import OrdersArchived, Signal, SqliteJournal, State, archive_orders
 from payments_async.journal.contract import Outcome
 
 pytestmark = pytest.mark.slow
@@ -79,7 +79,7 @@ def ended(path: Path) -> None:
         async with SqliteJournal(path, state_folder=None) as journal:
             chunk = await claimed(journal, COUNT)
             permits = await asyncio.gather(*(permitted(journal, chunk, place) for place in range(COUNT)))
-            await asyncio.gather(*(journal.record(Outcome(permit=one, news=News.REJECTED)) for one in permits))
+            await asyncio.gather(*(journal.record(Outcome(permit=one, signal=Signal.REJECTED)) for one in permits))
             await journal.release_chunk(chunk)
 
     asyncio.run(end())

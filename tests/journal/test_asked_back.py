@@ -7,7 +7,7 @@ from journal.conftest import Home, Opens
 from journal.factories import IDENTITY, Clock, order
 from journal.test_contract_puts import NOW, SHOP, claim, held, put
 
-from payments_async.journal import Journal, News, State
+from payments_async.journal import Journal, Signal, State
 from payments_async.journal.contract import Chunk, Outcome, Permit
 
 
@@ -23,7 +23,7 @@ async def parked(journal: Journal, number: int) -> Chunk:
     chunk, claimed = held(await put(journal, number))
     permit = await journal.permit(chunk, claimed)
     assert isinstance(permit, Permit)
-    await journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+    await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
     await journal.park(order(number).request_id, detail="not listed")
     return chunk
 
@@ -33,7 +33,7 @@ async def held_back(journal: Journal) -> Chunk:
     chunk, claimed = held(await put(journal, 1))
     permit = await journal.permit(chunk, claimed)
     assert isinstance(permit, Permit)
-    await journal.record(Outcome(permit=permit, news=News.NOT_SENT, message="it cannot be sent", holds_back=True))
+    await journal.record(Outcome(permit=permit, signal=Signal.NOT_SENT, message="it cannot be sent", holds_back=True))
     return chunk
 
 
@@ -60,7 +60,7 @@ async def test_a_refusal_that_its_own_holder_hears(shop: Journal) -> None:
     placed = await put(shop, 1)
     permit = await shop.permit(*held(placed))
     assert isinstance(permit, Permit)
-    await shop.record(Outcome(permit=permit, news=News.NOT_SENT))
+    await shop.record(Outcome(permit=permit, signal=Signal.NOT_SENT))
     assert 0 == await asked_back(shop)
 
 
@@ -73,7 +73,7 @@ async def test_an_order_in_a_chunk_whose_others_are_due_later(shop: Journal, clo
     assert chunk is not None
     permit = await shop.permit(chunk, chunk.orders[0])
     assert isinstance(permit, Permit)
-    await shop.record(Outcome(permit=permit, news=News.UNKNOWN))
+    await shop.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
     await shop.release_chunk(chunk)
     await shop.park(order(1).request_id, detail="not listed")
     assert await claim(shop) is None
@@ -98,7 +98,7 @@ async def test_a_chunk_in_which_an_order_is_held_back(shop: Journal) -> None:
     assert [order(2).request_id] == [claimed.request_id for claimed in left.orders]
     permit = await shop.permit(left, left.orders[0])
     assert isinstance(permit, Permit)
-    await shop.record(Outcome(permit=permit, news=News.ACCEPTED))
+    await shop.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
     await shop.release_chunk(left)
     assert (0, 1) == ((found := await shop.chunks(SHOP)).open, found.done)
     assert (None, ()) == (await claim(shop), await shop.waiting(SHOP))

@@ -8,7 +8,7 @@ import pytest
 from journal.factories import BATCH, claimed, delivery, event, loaded, order, permitted, transaction_id
 
 from payments_async._wire.events import TransactionEvent
-from payments_async.journal import Journal, News, SqliteJournal, State
+from payments_async.journal import Journal, Signal, SqliteJournal, State
 from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 
 REQUEST_ID = order(0).request_id
@@ -27,7 +27,7 @@ async def take(
 async def unknown(journal: Journal) -> None:
     """An order that was sent, and nobody knows what became of it."""
     chunk = await claimed(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
 
 
 async def state(journal: Journal) -> State:
@@ -232,7 +232,7 @@ async def test_a_code_larger_than_the_file_can_hold_ends_nothing(journal: Journa
     """It is kept in words, with what the service said."""
     chunk = await claimed(journal, 2)
     outcomes = [
-        Outcome(permit=await permitted(journal, chunk, place), news=News.REJECTED, code=code, message="no")
+        Outcome(permit=await permitted(journal, chunk, place), signal=Signal.REJECTED, code=code, message="no")
         for place in range(2)
     ]
     await journal.record(outcomes[0])

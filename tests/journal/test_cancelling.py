@@ -8,10 +8,10 @@ from journal.factories import BATCH, Clock, claimed, in_outbox, loaded, missed, 
 
 from payments_async.journal import (
     Journal,
-    News,
     NotCancelled,
     NotLookedFor,
     OrderUnknown,
+    Signal,
     SqliteJournal,
     State,
 )
@@ -33,7 +33,7 @@ async def test_a_planned_order_is_never_sent(journal: Journal) -> None:
     assert {"planned": 1, "cancelled": 1} == {
         state.value: count for state, count in (await journal.progress(BATCH)).counts.items() if count
     }
-    (told,) = [one for one in await journal.history(FIRST) if one.news is News.CANCELLED]
+    (told,) = [one for one in await journal.history(FIRST) if one.signal is Signal.CANCELLED]
     assert ("Ann", "cancelled: ordered twice") == (told.by, told.detail)
 
 
@@ -47,12 +47,12 @@ async def test_a_worker_that_has_it_in_hand_gets_no_permit(journal: Journal) -> 
     await permitted(journal, chunk, 1)
 
 
-@pytest.mark.parametrize("news", [None, News.UNKNOWN, News.ACCEPTED, News.REJECTED])
-async def test_what_may_have_left_is_not_cancelled(journal: Journal, news: News | None) -> None:
+@pytest.mark.parametrize("signal", [None, Signal.UNKNOWN, Signal.ACCEPTED, Signal.REJECTED])
+async def test_what_may_have_left_is_not_cancelled(journal: Journal, signal: Signal | None) -> None:
     """It is refused with the state, and changes nothing."""
     permit = await permitted(journal, await claimed(journal))
-    if news is not None:
-        await journal.record(Outcome(permit=permit, news=news))
+    if signal is not None:
+        await journal.record(Outcome(permit=permit, signal=signal))
     before = await journal.entry(FIRST)
     assert before is not None
     with pytest.raises(NotCancelled, match=f"is {before.state}: "):
@@ -63,21 +63,21 @@ async def test_what_may_have_left_is_not_cancelled(journal: Journal, news: News 
 async def test_an_order_that_surely_did_not_leave(journal: Journal) -> None:
     """Its attempt is proved not to have left: it is cancelled as one that was never tried."""
     permit = await permitted(journal, await claimed(journal))
-    await journal.record(Outcome(permit=permit, news=News.NOT_SENT))
+    await journal.record(Outcome(permit=permit, signal=Signal.NOT_SENT))
     assert State.CANCELLED is (await journal.cancel(FIRST, **SIGNED)).state
 
 
 async def test_an_order_that_a_person_had_sent_again(journal: Journal) -> None:
     """The first time it may have been paid: it waits for evidence, and is not sent again."""
     permit = await permitted(journal, await claimed(journal, 1))
-    await journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+    await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
     await journal.park(FIRST, detail="two lists")
     await journal.write_off(FIRST, who="Ben", why="their letter")
     assert State.PARKED is (await journal.cancel(FIRST, **SIGNED)).state
     with pytest.raises(NotCancelled, match="is parked"):
         await journal.cancel(FIRST, **SIGNED)
     found = Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id=FIRST, transaction_id=transaction_id(0),
+        signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", request_id=FIRST, transaction_id=transaction_id(0),
         amount=-order(0).amount,
     )  # fmt: skip
     finding = await journal.apply_evidence(found)
@@ -90,7 +90,7 @@ async def test_evidence_of_a_cancelled_order_is_a_contradiction(journal: Journal
     await loaded(journal, 1)
     await journal.cancel(FIRST, **SIGNED)
     found = Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id=FIRST, transaction_id=transaction_id(0),
+        signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", request_id=FIRST, transaction_id=transaction_id(0),
         amount=-order(0).amount,
     )  # fmt: skip
     finding = await journal.apply_evidence(found)

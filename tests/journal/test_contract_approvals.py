@@ -15,19 +15,19 @@ from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, pe
 from payments_async import PayoutOrder
 from payments_async.bulk import lift_quarantine, write_off, write_off_all
 from payments_async.journal import (
-    Adoption,
     Approval,
     ApprovalRule,
     HeldElsewhere,
     Journal,
     LoadBusy,
-    News,
     NotApproved,
     Proposal,
     RunUnknown,
+    Signal,
     Signature,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.journal._approvals import counted_approvals, is_forgotten, why_not_approved
 from payments_async.journal.contract import Evidence, Outcome
@@ -345,7 +345,7 @@ async def parked(journal: Journal, count: int = 2) -> list[str]:
     chunk = await claimed(journal, count)
     names = [order(number).request_id for number in range(count)]
     for place, name in enumerate(names):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.UNKNOWN))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.UNKNOWN))
         await journal.park(name, detail="not in two lists")
     await ruled(journal)
     return names
@@ -386,7 +386,7 @@ async def test_an_approval_to_send_again_is_of_what_was_known(journal: Journal) 
     asked = await refused(write_off_all(journal, names, MAKER, "never arrived"))
     await journal.approve(asked.digest, by=CHECKER, note="")
     another_amount = Evidence(
-        news=News.LOOKED_UP_PROCESSING, source="list", request_id=names[0], transaction_id="t-1", amount=Decimal(1)
+        signal=Signal.LOOKED_UP_PROCESSING, source="list", request_id=names[0], transaction_id="t-1", amount=Decimal(1)
     )
     await journal.apply_evidence(another_amount)
     await refused(write_off_all(journal, names, MAKER, "never arrived"))
@@ -400,7 +400,7 @@ async def test_lifting_a_quarantine_asks_for_them_too(home: Home, tmp_path: Path
         await lost.load(BATCH, orders(3), owner="loader")
     async with home.opens() as journal:
         await journal.open_run(BATCH, IDENTITY)
-        await journal.load(BATCH, orders(3), owner="loader", adoption=Adoption(who="A. Clerk", why="lost"))
+        await journal.load(BATCH, orders(3), owner="loader", adoption=TakeoverAuthorisation(who="A. Clerk", why="lost"))
         named = [one.request_id for one in orders(3)]
         await ruled(journal)
         asked = await refused(lift_quarantine(journal, BATCH, MAKER, "looked up", request_ids=named))
@@ -411,7 +411,7 @@ async def test_lifting_a_quarantine_asks_for_them_too(home: Home, tmp_path: Path
 
 async def test_an_order_that_is_adopted_alone(home: Home, tmp_path: Path) -> None:
     """Nothing is sent by that, so one person says it. To send it later, once it is parked, takes two."""
-    two = Adoption(who="A. Clerk", why="two shops")
+    two = TakeoverAuthorisation(who="A. Clerk", why="two shops")
     async with SqliteJournal(tmp_path / "lost.db") as lost:
         await lost.open_outbox("shop", IDENTITY)
         await lost.put("shop", order())

@@ -21,8 +21,8 @@ from journal.factories import (
     transaction_id,
 )
 
-from payments_async.journal import Journal, News, SqliteJournal, State
-from payments_async.journal.contract import Backlog, Change, Chunk, Evidence, Outcome
+from payments_async.journal import Journal, Signal, SqliteJournal, State
+from payments_async.journal.contract import Backlog, Chunk, Evidence, OrderEvent, Outcome
 
 SHOP = "shop"
 TOLD = tuple(state for state in State if state not in (State.PLANNED, State.SENDING))
@@ -35,22 +35,22 @@ async def told(journal: Journal, outbox: str | None = SHOP, after: int = 0) -> l
 
 async def taken(
     journal: Journal, owner: str = "worker", *, states: Sequence[State] = TOLD, lease: float = 90, limit: int = 10
-) -> Sequence[Change]:
+) -> Sequence[OrderEvent]:
     """Changes that wait for a handler, leased."""
     return await journal.claim_changes(SHOP, states, owner, lease=lease, limit=limit)
 
 
-async def end(journal: Journal, chunk: Chunk, place: int = 0, news: News = News.ACCEPTED) -> None:
+async def end(journal: Journal, chunk: Chunk, place: int = 0, signal: Signal = Signal.ACCEPTED) -> None:
     """Send one order, with this end."""
-    named = transaction_id(place) if news is News.ACCEPTED else None
-    await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=news, transaction_id=named))
+    named = transaction_id(place) if signal is Signal.ACCEPTED else None
+    await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=signal, transaction_id=named))
 
 
-async def found(journal: Journal, number: int, news: News, *, amount: str | None = None) -> None:
+async def found(journal: Journal, number: int, signal: Signal, *, amount: str | None = None) -> None:
     """Evidence about one order."""
     about = order(number, amount, batch=SHOP)
     await journal.apply_evidence(
-        Evidence(news=news, source="record", request_id=about.request_id, amount=about.amount, currency="UGX")
+        Evidence(signal=signal, source="record", request_id=about.request_id, amount=about.amount, currency="UGX")
     )
 
 
@@ -68,11 +68,11 @@ async def test_what_becomes_of_an_order_is_told_in_its_sequence(journal: Journal
     chunk = await in_outbox(journal)
     assert 0 == await journal.last_change()
     await end(journal, chunk, 0)
-    await end(journal, chunk, 1, News.REJECTED)
+    await end(journal, chunk, 1, Signal.REJECTED)
     clock.pass_(5)
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
-    await found(journal, 0, News.LOOKED_UP_REVERSED)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
+    await found(journal, 0, Signal.LOOKED_UP_REVERSED)
     first, *others = await journal.changes_after(SHOP, 0)
     assert [
         (0, State.ACCEPTED), (1, State.REJECTED), (0, State.SUCCESSFUL), (0, State.REVERSED),
@@ -89,12 +89,12 @@ async def test_who_waits_for_no_order_in_particular(journal: Journal, clock: Clo
     chunk = await in_outbox(journal)
     assert (0, frozenset()) == await journal.states_since(SHOP, 0)
     await end(journal, chunk, 0)
-    await end(journal, chunk, 1, News.REJECTED)
+    await end(journal, chunk, 1, Signal.REJECTED)
     last = await journal.last_change()
     assert (last, {State.ACCEPTED, State.REJECTED}) == await journal.states_since(SHOP, 0)
     assert (last, frozenset()) == await journal.states_since(SHOP, last)
     clock.pass_(5)
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
     assert (await journal.last_change(), {State.SUCCESSFUL}) == await journal.states_since(SHOP, last)
     assert (7, frozenset()) == await journal.states_since("another", 7)
 
@@ -105,11 +105,11 @@ async def test_a_restored_journal_gives_no_id_again(home: Home, opens: Opens, cl
         await in_outbox(journal)
     reopens = home.copied()
     async with opens() as journal:
-        await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+        await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
         before = await journal.last_change()
     clock.pass_(1)
     async with reopens(clock=clock, state_folder=tmp_path / "state") as restored:
-        await found(restored, 1, News.LOOKED_UP_SUCCESSFUL)
+        await found(restored, 1, Signal.LOOKED_UP_SUCCESSFUL)
         assert [(1, State.SUCCESSFUL)] == await told(restored)
         assert before < await restored.last_change()
 
@@ -137,8 +137,8 @@ async def _notified(journal: Journal, chunk: Chunk) -> None:
 
 async def _many_at_once(journal: Journal, chunk: Chunk) -> None:
     first, second = [await permitted(journal, chunk, place) for place in range(2)]
-    outcomes = [Outcome(permit=first, news=News.ACCEPTED, transaction_id=transaction_id(0)), Outcome(
-        permit=second, news=News.REJECTED, code=7, message="no"
+    outcomes = [Outcome(permit=first, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)), Outcome(
+        permit=second, signal=Signal.REJECTED, code=7, message="no"
     )]  # fmt: skip
     third = [journal.permit(chunk, chunk.orders[place], after=outcomes[place - 2]) for place in (2, 3)]
     await asyncio.gather(*third)
@@ -150,22 +150,22 @@ async def _taken_over(journal: Journal, chunk: Chunk) -> None:
 
 
 async def _not_sent(journal: Journal, chunk: Chunk) -> None:
-    await end(journal, chunk, 0, News.NOT_SENT)
+    await end(journal, chunk, 0, Signal.NOT_SENT)
 
 
 async def _written_off(journal: Journal, chunk: Chunk) -> None:
-    await end(journal, chunk, 0, News.UNKNOWN)
+    await end(journal, chunk, 0, Signal.UNKNOWN)
     await journal.park(chunk.orders[0].request_id, detail="nowhere")
     await journal.write_off(chunk.orders[0].request_id, who="Ann", why="never arrived")
 
 
 async def _known_though_never_sent(journal: Journal, chunk: Chunk) -> None:
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
 
 
 async def _contradicted(journal: Journal, chunk: Chunk) -> None:
-    await end(journal, chunk, 0, News.REJECTED)
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+    await end(journal, chunk, 0, Signal.REJECTED)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_what_is_undone_was_never_told(opens: Opens) -> None:
     async with opens(crash_at=crash_at) as journal:
         await in_outbox(journal, 2)
         with pytest.raises(ValueError, match="a mistake of ours"):
-            await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+            await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
         entry = await journal.entry(order(0, batch=SHOP).request_id)
         assert entry is not None
         assert (State.PLANNED, []) == (entry.state, await told(journal))
@@ -212,8 +212,8 @@ async def test_a_change_waits_if_its_state_is_heard_of(journal: Journal) -> None
     assert () == tuple(await taken(journal))
     await journal.hear(SHOP, [State.ACCEPTED, State.REJECTED])
     await end(journal, chunk, 1)
-    await end(journal, chunk, 2, News.REJECTED)
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+    await end(journal, chunk, 2, Signal.REJECTED)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
     assert (2, 0) == ((await journal.change_backlog(SHOP)).pending, (await journal.change_backlog("other")).pending)
     assert [State.REJECTED] == [change.state for change in await taken(journal, states=[State.REJECTED])]
     assert [State.ACCEPTED] == [change.state for change in await taken(journal)]
@@ -258,17 +258,17 @@ async def test_what_nobody_hears_of_any_more_can_be_let_go(journal: Journal, clo
     clock.pass_(200)
     assert 2 == len(await journal.claim_changes(SHOP, [State.ACCEPTED], "app", lease=1, limit=10))
     clock.pass_(200)
-    accepted, successful = await journal.hearings(SHOP)
+    accepted, successful = await journal.subscriptions(SHOP)
     assert (2, False) == (accepted.pending, accepted.is_orphaned(clock.now))
     assert (0, False) == (successful.pending, successful.is_orphaned(clock.now))
     with pytest.raises(ValueError, match="asked for it a moment ago"):
         await journal.forget_changes(SHOP, State.ACCEPTED, who="Ann", why="it was removed")
     clock.pass_(101)
-    assert (await journal.hearings(SHOP))[0].is_orphaned(clock.now)
+    assert (await journal.subscriptions(SHOP))[0].is_orphaned(clock.now)
     assert 2 == await journal.forget_changes(SHOP, State.ACCEPTED, who="Ann", why="it was removed")
-    await found(journal, 2, News.ACCEPTED)
+    await found(journal, 2, Signal.ACCEPTED)
     assert 0 == (await journal.change_backlog(SHOP)).pending
-    assert [State.SUCCESSFUL] == [one.state for one in await journal.hearings(SHOP)]
+    assert [State.SUCCESSFUL] == [one.state for one in await journal.subscriptions(SHOP)]
 
 
 @pytest.mark.parametrize("state", [State.PLANNED, State.SENDING])
@@ -282,9 +282,9 @@ async def test_a_claimed_change_brings_its_order_as_it_then_was(journal: Journal
     """Who hears that it was paid does not read that it is reversed by now; the rest is as it stands."""
     await journal.hear(SHOP, [State.SUCCESSFUL])
     await end(journal, await in_outbox(journal, 1))
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
     clock.pass_(5)
-    await found(journal, 0, News.LOOKED_UP_REVERSED)
+    await found(journal, 0, Signal.LOOKED_UP_REVERSED)
     (change,) = await taken(journal)
     entry = await journal.entry(order(0, batch=SHOP).request_id)
     assert change.entry is not None
@@ -335,8 +335,8 @@ async def test_the_oldest_are_claimed_first_whatever_their_state(journal: Journa
     """No more than asked for, though each of several states has as many."""
     await journal.hear(SHOP, TOLD)
     chunk = await in_outbox(journal, 4)
-    for place, news in enumerate((News.REJECTED, News.ACCEPTED, News.REJECTED, News.ACCEPTED)):
-        await end(journal, chunk, place, news)
+    for place, signal in enumerate((Signal.REJECTED, Signal.ACCEPTED, Signal.REJECTED, Signal.ACCEPTED)):
+        await end(journal, chunk, place, signal)
     first, second, third, fourth = [change.id for change in await journal.changes_after(SHOP, 0)]
     assert [first, second] == [change.id for change in await taken(journal, limit=2)]
     assert [third, fourth] == [change.id for change in await taken(journal, limit=2)]
@@ -388,19 +388,19 @@ async def test_old_changes_that_wait_for_nobody_are_forgotten(journal: Journal, 
     await journal.release_chunk(chunk)
     await journal.hear(SHOP, [State.SUCCESSFUL])
     for number in range(3):
-        await found(journal, number, News.LOOKED_UP_SUCCESSFUL)
+        await found(journal, number, Signal.LOOKED_UP_SUCCESSFUL)
     waits, dead, done = await taken(journal)
     await journal.finish_changes([dead.id], "dead", error="no")
     await journal.finish_changes([done.id])
     clock.pass_(100)
     assert 0 == await journal.prune_changes(older_than=200)
-    await found(journal, 3, News.LOOKED_UP_FAILED)
+    await found(journal, 3, Signal.LOOKED_UP_FAILED)
     newest = await journal.last_change()
     clock.pass_(1000)
     assert 501 == await journal.prune_changes(older_than=1050)
     assert [waits.id, dead.id, newest] == [change.id for change in await journal.changes_after(None, 0)]
     assert 0 == await journal.prune_changes(older_than=1)
-    await found(journal, 4, News.LOOKED_UP_FAILED)
+    await found(journal, 4, Signal.LOOKED_UP_FAILED)
     assert newest < await journal.last_change()
 
 
@@ -408,7 +408,7 @@ async def test_only_what_is_old_is_forgotten(journal: Journal, clock: Clock) -> 
     """Of changes that were written one after the other."""
     await in_outbox(journal, 3)
     for number in range(3):
-        await found(journal, number, News.LOOKED_UP_FAILED)
+        await found(journal, number, Signal.LOOKED_UP_FAILED)
         clock.pass_(10)
     assert 1 == await journal.prune_changes(older_than=25)
     assert [1, 2] == [number for number, _ in await told(journal)]
@@ -426,7 +426,7 @@ async def test_a_run_belongs_to_the_outbox_it_began_with(journal: Journal) -> No
     await journal.open_run(SHOP, IDENTITY)
     await journal.open_run(SHOP, IDENTITY, outbox=SHOP)
     await journal.load(SHOP, orders(1, batch=SHOP), owner="loader")
-    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+    await found(journal, 0, Signal.LOOKED_UP_SUCCESSFUL)
     assert [] == await told(journal, None)
 
 

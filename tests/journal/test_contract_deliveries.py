@@ -7,7 +7,7 @@ import pytest
 from journal.conftest import Opens
 from journal.factories import Clock, delivery, event, in_outbox, permitted, transaction_id
 
-from payments_async.journal import Journal, News, State
+from payments_async.journal import Journal, Signal, State
 from payments_async.journal.contract import Arrival, Doubt, Outcome
 
 DAYS = 3e5  # seconds
@@ -32,7 +32,7 @@ class Queue:
         for place in range(count):
             permit = await permitted(self.journal, chunk, place)
             named = transaction_id(place)
-            await self.journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=named))
+            await self.journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=named))
 
     async def claim(self, owner: str = "me") -> Sequence[int]:
         if self.kind == "inbox":

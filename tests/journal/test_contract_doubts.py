@@ -3,7 +3,7 @@
 import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async.journal import Journal, News, State
+from payments_async.journal import Journal, Signal, State
 from payments_async.journal.contract import Arrival, Doubt, Evidence, Outcome, Receipt
 
 
@@ -15,12 +15,12 @@ async def states(journal: Journal) -> list[State]:
 async def test_a_transaction_that_two_orders_carry_is_evidence_of_neither(journal: Journal) -> None:
     """One answer named it clearly, another that could not be used named it too: without a request id nobody knows."""
     chunk = await claimed(journal, 2)
-    answers = (News.ACCEPTED, News.UNKNOWN)
-    for place, news in enumerate(answers):
+    answers = (Signal.ACCEPTED, Signal.UNKNOWN)
+    for place, signal in enumerate(answers):
         permit = await permitted(journal, chunk, place)
-        await journal.record(Outcome(permit=permit, news=news, transaction_id=transaction_id(0)))
+        await journal.record(Outcome(permit=permit, signal=signal, transaction_id=transaction_id(0)))
     nameless = Evidence(
-        news=News.LOOKED_UP_FAILED, source="list", transaction_id=transaction_id(0), amount=order(0).amount
+        signal=Signal.LOOKED_UP_FAILED, source="list", transaction_id=transaction_id(0), amount=order(0).amount
     )
     assert await journal.apply_evidence(nameless) is None
     assert [State.ACCEPTED, State.UNKNOWN] == await states(journal)
@@ -56,7 +56,7 @@ async def test_a_doubted_notification_without_a_request_id_settles_nothing_when_
     permit = await permitted(journal, chunk)
     early = Arrival(delivery=delivery(), event=event(2, 0, request_id=None), lease=0, doubt=doubt)
     await journal.receive_all([early], owner="receiver")
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
     assert [State.ACCEPTED] == await states(journal)
 
 
@@ -75,7 +75,7 @@ async def test_a_notification_that_is_believed_more_than_before_is_still_in_doub
     """An unknown sender told of it first. The service's address does now, and nobody has confirmed it yet."""
     chunk = await claimed(journal, 1)
     permit = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
     stranger = Arrival(delivery=delivery(b"1"), event=event(0, 0), lease=0, doubt=Doubt.REPORTED)
     known = stranger._replace(delivery=delivery(b"2"), doubt=Doubt.UNCONFIRMED)
     for arrival in (stranger, known):

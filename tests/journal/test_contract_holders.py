@@ -6,7 +6,7 @@ import attrs
 import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async.journal import Journal, LeaseLost, News, State
+from payments_async.journal import Journal, LeaseLost, Signal, State
 from payments_async.journal.contract import Evidence, NotPermitted, Outcome, Permit
 
 
@@ -73,9 +73,9 @@ async def test_what_may_have_been_carried_out_gets_no_further_permit(journal: Jo
     """Its holder asks once more, and its lease is good."""
     chunk = await claimed(journal, 1)
     first = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=first, news=News.UNKNOWN))
+    await journal.record(Outcome(permit=first, signal=Signal.UNKNOWN))
     if is_parked:
-        await journal.park(first.request_id, detail="two sweeps")
+        await journal.park(first.request_id, detail="two list scans")
     state = State.PARKED if is_parked else State.UNKNOWN
     refused = await journal.permit(chunk, chunk.orders[0])
     assert NotPermitted(id=first.id, state=state, lease_lost=False) == refused
@@ -86,9 +86,12 @@ async def test_what_became_known_after_the_claim_is_not_sent(journal: Journal) -
     chunk = await claimed(journal)
     about = order(0)
     told = Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id=about.request_id, transaction_id=transaction_id(0),
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
+        source="list",
+        request_id=about.request_id,
+        transaction_id=transaction_id(0),
         amount=about.amount,
-    )  # fmt: skip
+    )
     await journal.apply_evidence(told)
     after = await state_of(journal)
     assert State.PLANNED is not after
@@ -97,14 +100,16 @@ async def test_what_became_known_after_the_claim_is_not_sent(journal: Journal) -
     assert after is await state_of(journal)
 
 
-@pytest.mark.parametrize("news", [News.REJECTED, News.UNKNOWN, News.NOT_SENT])
-async def test_a_late_answer_beside_a_permit_says_nothing_of_the_attempt_after_it(journal: Journal, news: News) -> None:
+@pytest.mark.parametrize("signal", [Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT])
+async def test_a_late_answer_beside_a_permit_says_nothing_of_the_attempt_after_it(
+    journal: Journal, signal: Signal
+) -> None:
     """Written down in the commit of the next permit, an answer is still that of its own attempt."""
     chunk = await claimed(journal)
     first = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=first, news=News.NOT_SENT))
+    await journal.record(Outcome(permit=first, signal=Signal.NOT_SENT))
     await permitted(journal, chunk)
-    await permitted(journal, chunk, 1, after=Outcome(permit=first, news=news))
+    await permitted(journal, chunk, 1, after=Outcome(permit=first, signal=signal))
     assert State.SENDING is await state_of(journal)
 
 
@@ -112,12 +117,12 @@ async def test_a_late_answer_beside_a_permit_says_nothing_of_the_attempt_after_i
 async def test_a_refusal_of_what_was_written_off_proves_nothing(journal: Journal, beside: bool) -> None:
     """The order before it may have arrived: a second one that is refused leaves it open."""
     chunk = await claimed(journal)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
-    await journal.park(order(0).request_id, detail="two sweeps")
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
+    await journal.park(order(0).request_id, detail="two list scans")
     await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
     again = await permitted(journal, chunk)
     assert again.sent_before
-    refused = Outcome(permit=again, news=News.REJECTED)
+    refused = Outcome(permit=again, signal=Signal.REJECTED)
     if beside:
         await permitted(journal, chunk, 1, after=refused)
     else:
@@ -133,7 +138,7 @@ async def test_a_notification_that_named_only_the_transaction_waits_for_its_answ
     chunk = await claimed(journal)
     permit = await permitted(journal, chunk)
     await journal.receive(delivery(), event(0, 0, request_id=None), owner="receiver", lease=0)
-    answer = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0))
+    answer = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0))
     if beside:
         await permitted(journal, chunk, 1, after=answer)
     else:

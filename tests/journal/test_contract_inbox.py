@@ -11,7 +11,7 @@ from journal.conftest import Opens
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
 from payments_async._wire.events import TransactionEvent, TransactionUnrecognised
-from payments_async.journal import Journal, News, State
+from payments_async.journal import Journal, Signal, State
 from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 
 
@@ -190,7 +190,7 @@ async def test_a_notification_settles_its_order(journal: Journal, status_code: i
     entry = await journal.entry(order().request_id)
     assert entry is not None
     assert (state, transaction_id(), None) == (entry.state, entry.transaction_id, entry.conflict)
-    finding = await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    finding = await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
     assert (state, None) == (finding.state, finding.conflict)
     assert 0 == await journal.unmatched_events()
 
@@ -217,7 +217,7 @@ async def test_a_notification_without_a_request_id_waits_for_the_answer(journal:
     permit = await permitted(journal, chunk, 1)
     await take(journal, event(0, request_id=None))
     assert 1 == await journal.unmatched_events()
-    finding = await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    finding = await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
     assert State.SUCCESSFUL is finding.state
     assert 0 == await journal.unmatched_events()
 
@@ -225,7 +225,9 @@ async def test_a_notification_without_a_request_id_waits_for_the_answer(journal:
 async def test_a_notification_without_a_request_id_finds_a_confirmed_transaction(journal: Journal) -> None:
     """The usual sequence."""
     chunk = await claimed(journal)
-    outcome = Outcome(permit=await permitted(journal, chunk, 1), news=News.ACCEPTED, transaction_id=transaction_id())
+    outcome = Outcome(
+        permit=await permitted(journal, chunk, 1), signal=Signal.ACCEPTED, transaction_id=transaction_id()
+    )
     await journal.record(outcome)
     await take(journal, event(2, request_id=None))
     assert 1 == (await journal.progress(BATCH)).counts["failed"]

@@ -8,7 +8,7 @@ import pytest
 from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted, transaction_id
 
 from payments_async._wire.orders import Order
-from payments_async.journal import Journal, LoadBusy, News, OrdersDiffer, State
+from payments_async.journal import Journal, LoadBusy, OrdersDiffer, Signal, State
 from payments_async.journal.contract import Evidence, Permit
 
 
@@ -122,9 +122,12 @@ async def test_an_order_that_something_told_of_is_not_dropped_by_the_next_load(j
         await journal.load(BATCH, breaks_off(1500), owner="one")
     about = order(7)
     told = Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id=about.request_id, transaction_id=transaction_id(7),
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
+        source="list",
+        request_id=about.request_id,
+        transaction_id=transaction_id(7),
         amount=about.amount,
-    )  # fmt: skip
+    )
     await journal.apply_evidence(told)
     clock.pass_(60)
     with pytest.raises(OrdersDiffer, match=about.request_id) as caught:

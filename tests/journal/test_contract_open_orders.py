@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from journal.factories import BATCH, IDENTITY, Clock, order, orders
 
-from payments_async.journal import Journal, News, State
+from payments_async.journal import Journal, Signal, State
 from payments_async.journal.contract import Evidence, OpenOrder, Outcome, Permit
 
 OUTBOX = "shop"
@@ -23,7 +23,7 @@ async def unknown(
         permit = await journal.permit(chunk, claimed)
         assert isinstance(permit, Permit)
         clock.pass_(1)
-        await journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+        await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
 
 
 async def told(journal: Journal, state: State = State.UNKNOWN) -> list[OpenOrder]:
@@ -56,7 +56,7 @@ async def test_the_first_permit_counts(journal: Journal, clock: Clock) -> None:
     assert chunk is not None
     permit = await journal.permit(chunk, chunk.orders[0])
     assert isinstance(permit, Permit)
-    await journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+    await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
     (again,) = await told(journal)
     assert (began, began, clock.now) == (parked.sent_at, again.sent_at, again.since)
 
@@ -67,6 +67,6 @@ async def test_open_orders_by_the_thousands(journal: Journal) -> None:
     await journal.open_run(BATCH, IDENTITY, outbox=OUTBOX)
     ids = [one.request_id for one in orders(12_000)]
     await journal.load(BATCH, orders(12_000), owner="loader")
-    found = [Evidence(news=News.ACCEPTED, source="record", request_id=request_id) for request_id in ids]
+    found = [Evidence(signal=Signal.ACCEPTED, source="record", request_id=request_id) for request_id in ids]
     await asyncio.gather(*map(journal.apply_evidence, found))
     assert ids == [one.request_id for one in await told(journal, State.ACCEPTED)]

@@ -37,11 +37,11 @@ from payments_async.journal import (
     Journal,
     LeaseLost,
     LoadBusy,
-    News,
     NotParked,
     OrdersDiffer,
     OrderUnknown,
     RunUnknown,
+    Signal,
     State,
     WrongAccount,
 )
@@ -69,12 +69,12 @@ async def counts(journal: Journal, batch: str | None = BATCH) -> dict[str, int]:
     return found
 
 
-def found(news: News, number: int = 0, **changes: Any) -> Evidence:
+def found(signal: Signal, number: int = 0, **changes: Any) -> Evidence:
     """Evidence of the order of that number that agrees with it."""
     about = order(number)
     return attrs.evolve(
         Evidence(
-            news=news, source="list", request_id=about.request_id, transaction_id=transaction_id(number),
+            signal=signal, source="list", request_id=about.request_id, transaction_id=transaction_id(number),
             amount=-about.amount, currency="ugx",
         ),
         **changes,
@@ -275,7 +275,7 @@ async def test_a_stalled_worker_gets_no_permit_after_a_takeover(journal: Journal
     assert refusal.lease_lost
     with pytest.raises(LeaseLost):
         await journal.renew_chunk(first)
-    finding = await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    finding = await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
     assert (State.UNKNOWN, State.ACCEPTED) == (finding.before, finding.state)
 
 
@@ -317,10 +317,10 @@ async def test_releasing_a_chunk_with_an_order_under_way_makes_it_unknown(journa
 async def test_a_chunk_with_nothing_left_is_done(journal: Journal) -> None:
     """And is opened again when a person writes an order of it off."""
     chunk = await claimed(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
     await journal.release_chunk(chunk)
     assert Chunks(done=1) == await journal.chunks(BATCH)
-    await journal.park(order(0).request_id, detail="two sweeps")
+    await journal.park(order(0).request_id, detail="two list scans")
     await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
     assert Chunks(open=1) == await journal.chunks(BATCH)
     assert await journal.claim_chunk(BATCH, "worker") is not None
@@ -399,20 +399,20 @@ async def test_two_journals_on_one_database_give_one_permit(opens: Opens) -> Non
 
 
 @pytest.mark.parametrize(
-    ("news", "state"),
+    ("signal", "state"),
     [
-        (News.ACCEPTED, State.ACCEPTED),
-        (News.REJECTED, State.REJECTED),
-        (News.UNKNOWN, State.UNKNOWN),
-        (News.NOT_SENT, State.PLANNED),
+        (Signal.ACCEPTED, State.ACCEPTED),
+        (Signal.REJECTED, State.REJECTED),
+        (Signal.UNKNOWN, State.UNKNOWN),
+        (Signal.NOT_SENT, State.PLANNED),
     ],
 )
 @pytest.mark.parametrize("beside", [False, True])
-async def test_an_outcome_is_written_down(journal: Journal, news: News, state: State, beside: bool) -> None:
+async def test_an_outcome_is_written_down(journal: Journal, signal: Signal, state: State, beside: bool) -> None:
     """Alone, or in the commit of the next permit."""
     chunk = await claimed(journal)
     permit = await permitted(journal, chunk)
-    outcome = Outcome(permit=permit, news=news, code=7, message="words")
+    outcome = Outcome(permit=permit, signal=signal, code=7, message="words")
     if beside:
         await permitted(journal, chunk, 1, after=outcome)
     else:
@@ -428,7 +428,7 @@ async def test_an_outcome_is_kept_when_the_permit_beside_it_is_refused(journal: 
     chunk = await claimed(journal)
     permit = await permitted(journal, chunk)
     clock.pass_(31)
-    answer = await journal.permit(chunk, chunk.orders[1], after=Outcome(permit=permit, news=News.ACCEPTED))
+    answer = await journal.permit(chunk, chunk.orders[1], after=Outcome(permit=permit, signal=Signal.ACCEPTED))
     assert isinstance(answer, NotPermitted)
     assert State.ACCEPTED is await state_of(journal)
 
@@ -436,23 +436,25 @@ async def test_an_outcome_is_kept_when_the_permit_beside_it_is_refused(journal: 
 async def test_an_order_that_was_not_sent_gets_another_permit(journal: Journal) -> None:
     """The attempt before stays in its history."""
     chunk = await claimed(journal)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.NOT_SENT, message="no connection"))
+    await journal.record(
+        Outcome(permit=await permitted(journal, chunk), signal=Signal.NOT_SENT, message="no connection")
+    )
     permit = await permitted(journal, chunk)
     assert (2, False) == (permit.attempt, permit.sent_before)
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
     answers = [happening for happening in await journal.history(order(0).request_id) if happening.what == "answer"]
-    assert [News.NOT_SENT, News.ACCEPTED] == [answer.news for answer in answers]
+    assert [Signal.NOT_SENT, Signal.ACCEPTED] == [answer.signal for answer in answers]
 
 
 async def test_a_late_answer_says_nothing_of_the_attempt_after_it(journal: Journal) -> None:
     """A refusal of the first attempt does not settle the second."""
     chunk = await claimed(journal)
     first = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=first, news=News.NOT_SENT))
+    await journal.record(Outcome(permit=first, signal=Signal.NOT_SENT))
     await permitted(journal, chunk)
-    for news in (News.REJECTED, News.UNKNOWN, News.NOT_SENT):
-        assert State.SENDING is (await journal.record(Outcome(permit=first, news=news))).state
-    finding = await journal.record(Outcome(permit=first, news=News.ACCEPTED, transaction_id=transaction_id()))
+    for signal in (Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT):
+        assert State.SENDING is (await journal.record(Outcome(permit=first, signal=signal))).state
+    finding = await journal.record(Outcome(permit=first, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
     assert State.ACCEPTED is finding.state
 
 
@@ -460,8 +462,8 @@ async def test_two_transactions_for_one_order_are_a_conflict(journal: Journal) -
     """The worst there is: a person has to know."""
     chunk = await claimed(journal)
     permit = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(1)))
-    finding = await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(2)))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(1)))
+    finding = await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(2)))
     assert finding.conflict is not None
     entry = await journal.entry(order(0).request_id)
     assert entry is not None
@@ -502,7 +504,9 @@ async def test_a_cancelled_caller_does_not_take_back_what_it_reported(journal: J
     """The money may have moved, whoever still waits for the pen."""
     chunk = await claimed(journal)
     outcomes = [
-        Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place))
+        Outcome(
+            permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED, transaction_id=transaction_id(place)
+        )
         for place in (0, 1)
     ]
     tasks = [
@@ -536,9 +540,9 @@ async def test_what_no_database_keeps_fails_alone(journal: Journal) -> None:
     chunk = await claimed(journal)
     one, two, three = [await permitted(journal, chunk, place) for place in range(3)]
     answers = await asyncio.gather(
-        journal.record(Outcome(permit=attrs.evolve(one, id=1 << 70), news=News.UNKNOWN)),
-        journal.record(Outcome(permit=two, news=News.UNKNOWN, code=1 << 70, message="\ud800")),
-        journal.record(Outcome(permit=three, news=News.UNKNOWN)),
+        journal.record(Outcome(permit=attrs.evolve(one, id=1 << 70), signal=Signal.UNKNOWN)),
+        journal.record(Outcome(permit=two, signal=Signal.UNKNOWN, code=1 << 70, message="\ud800")),
+        journal.record(Outcome(permit=three, signal=Signal.UNKNOWN)),
         return_exceptions=True,
     )
     assert [True, False, False] == [isinstance(answer, Exception) for answer in answers]
@@ -551,12 +555,12 @@ async def test_a_transaction_id_too_long_to_be_one(journal: Journal) -> None:
     long, other = "t" * 10_000, "t" * 9_999 + "u"
     for place in range(2):
         permit = await permitted(journal, chunk, place)
-        await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=long))
+        await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=long))
     assert {"accepted": 2} == await counts(journal)
     for number, named in enumerate((long, other)):
         about = order(number)
         facts = {"request_id": about.request_id, "amount": about.amount, "currency": "UGX"}
-        looked = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", transaction_id=named, **facts)
+        looked = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", transaction_id=named, **facts)
         await journal.apply_evidence(looked)
     one, two = [await journal.entry(order(number).request_id) for number in range(2)]
     assert one is not None
@@ -567,7 +571,7 @@ async def test_a_transaction_id_too_long_to_be_one(journal: Journal) -> None:
     assert len(one.transaction_id) < 256
     assert one.transaction_id.startswith("ttt")
     assert long in (one.message or "")
-    await journal.apply_evidence(Evidence(news=News.LOOKED_UP_REVERSED, source="record", transaction_id=long))
+    await journal.apply_evidence(Evidence(signal=Signal.LOOKED_UP_REVERSED, source="record", transaction_id=long))
 
 
 # Evidence
@@ -576,23 +580,23 @@ async def test_a_transaction_id_too_long_to_be_one(journal: Journal) -> None:
 async def unknown(journal: Journal) -> None:
     """A batch of one order that is unknown."""
     chunk = await claimed(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
     await journal.release_chunk(chunk)
 
 
 @pytest.mark.parametrize(
-    ("news", "state"),
+    ("signal", "state"),
     [
-        (News.LOOKED_UP_SUCCESSFUL, State.SUCCESSFUL),
-        (News.LOOKED_UP_FAILED, State.FAILED),
-        (News.LOOKED_UP_REVERSED, State.REVERSED),
-        (News.LOOKED_UP_PROCESSING, State.ACCEPTED),
+        (Signal.LOOKED_UP_SUCCESSFUL, State.SUCCESSFUL),
+        (Signal.LOOKED_UP_FAILED, State.FAILED),
+        (Signal.LOOKED_UP_REVERSED, State.REVERSED),
+        (Signal.LOOKED_UP_PROCESSING, State.ACCEPTED),
     ],
 )
-async def test_evidence_settles_an_unknown_order(journal: Journal, news: News, state: State) -> None:
+async def test_evidence_settles_an_unknown_order(journal: Journal, signal: Signal, state: State) -> None:
     """Payouts are negative in records; the case of a currency says nothing."""
     await unknown(journal)
-    finding = await journal.apply_evidence(found(news))
+    finding = await journal.apply_evidence(found(signal))
     assert finding is not None
     assert (State.UNKNOWN, state, None) == (finding.before, finding.state, finding.conflict)
     entry = await journal.entry(order(0).request_id)
@@ -612,9 +616,9 @@ async def test_evidence_settles_an_unknown_order(journal: Journal, news: News, s
 async def test_evidence_that_disagrees_is_kept_as_a_conflict(journal: Journal, change: dict[str, Any]) -> None:
     """It settles nothing; a person has to look."""
     chunk = await claimed(journal, 1)
-    unsure = Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN, transaction_id=transaction_id(0))
+    unsure = Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN, transaction_id=transaction_id(0))
     await journal.record(unsure)
-    finding = await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL, **change))
+    finding = await journal.apply_evidence(found(Signal.LOOKED_UP_SUCCESSFUL, **change))
     assert finding is not None
     assert State.UNKNOWN is finding.state
     assert finding.conflict is not None
@@ -627,7 +631,7 @@ async def test_a_confirmed_transaction_stands_for_its_request_id(journal: Journa
     chunk = await claimed(journal, 2)
     for place in (0, 1):
         outcome = Outcome(
-            permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place)
+            permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED, transaction_id=transaction_id(place)
         )
         await journal.record(outcome)
     bare: dict[str, Any] = {
@@ -636,10 +640,10 @@ async def test_a_confirmed_transaction_stands_for_its_request_id(journal: Journa
         "currency": None,
         "transaction_id": transaction_id(0).upper(),
     }
-    finding = await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL, **bare))
+    finding = await journal.apply_evidence(found(Signal.LOOKED_UP_SUCCESSFUL, **bare))
     assert finding is not None
     assert (order(0).request_id, State.SUCCESSFUL) == (finding.request_id, finding.state)
-    wrong = found(News.LOOKED_UP_SUCCESSFUL, 1, request_id="somebody-else")
+    wrong = found(Signal.LOOKED_UP_SUCCESSFUL, 1, request_id="somebody-else")
     finding = await journal.apply_evidence(wrong)
     assert finding is not None
     assert (order(1).request_id, State.ACCEPTED) == (finding.request_id, finding.state)
@@ -651,10 +655,10 @@ async def test_amounts_are_compared_digit_for_digit(journal: Journal) -> None:
     large = "123456789012345678901234567.891"
     await journal.open_run(BATCH, IDENTITY)
     await journal.load(BATCH, [order(0, large)], owner="loader")
-    finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED, amount=Decimal("-" + large[:-1] + "2")))
+    finding = await journal.apply_evidence(found(Signal.LOOKED_UP_FAILED, amount=Decimal("-" + large[:-1] + "2")))
     assert finding is not None
     assert State.PARKED is finding.state
-    finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED, amount=Decimal("-" + large)))
+    finding = await journal.apply_evidence(found(Signal.LOOKED_UP_FAILED, amount=Decimal("-" + large)))
     assert finding is not None
     assert State.FAILED is finding.state
     assert Decimal(large) == (await journal.progress(BATCH)).sums["failed"]
@@ -662,14 +666,14 @@ async def test_amounts_are_compared_digit_for_digit(journal: Journal) -> None:
 
 async def test_evidence_about_nobody_is_told_so(journal: Journal) -> None:
     """An order this journal never sent is the caller's to report."""
-    assert await journal.apply_evidence(found(News.LOOKED_UP_FAILED)) is None
+    assert await journal.apply_evidence(found(Signal.LOOKED_UP_FAILED)) is None
 
 
 async def test_a_contradiction_is_kept_until_a_person_acknowledges_it(journal: Journal) -> None:
     """The first stands; the history forgets neither."""
     await unknown(journal)
-    await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL))
-    finding = await journal.apply_evidence(found(News.NOTIFIED_FAILED))
+    await journal.apply_evidence(found(Signal.LOOKED_UP_SUCCESSFUL))
+    finding = await journal.apply_evidence(found(Signal.NOTIFIED_FAILED))
     assert finding is not None
     assert State.SUCCESSFUL is finding.state
     assert [order(0).request_id] == [entry.request_id async for entry in journal.conflicts()]
@@ -680,29 +684,29 @@ async def test_a_contradiction_is_kept_until_a_person_acknowledges_it(journal: J
 
 
 async def test_a_contradiction_that_was_acknowledged_is_not_raised_again(journal: Journal) -> None:
-    """Every sweep shows the same list; another source, or other words, are another contradiction."""
+    """Every list scan shows the same list; another source, or other words, are another contradiction."""
     await unknown(journal)
-    await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL))
-    await journal.apply_evidence(found(News.LOOKED_UP_FAILED))
+    await journal.apply_evidence(found(Signal.LOOKED_UP_SUCCESSFUL))
+    await journal.apply_evidence(found(Signal.LOOKED_UP_FAILED))
     await journal.acknowledge(order(0).request_id, who="Ann", why="the list is wrong")
-    finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED))
+    finding = await journal.apply_evidence(found(Signal.LOOKED_UP_FAILED))
     assert finding is not None
     assert finding.conflict is not None
     assert 0 == (await journal.progress(BATCH)).conflicts
-    await journal.apply_evidence(found(News.LOOKED_UP_REVERSED, amount=Decimal(1)))
+    await journal.apply_evidence(found(Signal.LOOKED_UP_REVERSED, amount=Decimal(1)))
     assert 1 == (await journal.progress(BATCH)).conflicts
 
 
 async def test_a_contradiction_that_comes_while_a_person_decides_stands(journal: Journal, clock: Clock) -> None:
     """They answer for what they saw."""
     await unknown(journal)
-    await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL))
+    await journal.apply_evidence(found(Signal.LOOKED_UP_SUCCESSFUL))
     clock.pass_(1)
-    await journal.apply_evidence(found(News.LOOKED_UP_FAILED))
+    await journal.apply_evidence(found(Signal.LOOKED_UP_FAILED))
     clock.pass_(1)
     shown = await journal.entry(order(0).request_id)
     assert shown is not None
-    await journal.apply_evidence(found(News.NOTIFIED_FAILED, amount=Decimal(1)))
+    await journal.apply_evidence(found(Signal.NOTIFIED_FAILED, amount=Decimal(1)))
     clock.pass_(1)
     now = await journal.acknowledge(order(0).request_id, who="Ann", why="the list is wrong", seen=shown.updated_at)
     assert now.conflict is not None
@@ -712,19 +716,21 @@ async def test_a_contradiction_that_comes_while_a_person_decides_stands(journal:
 
 
 async def test_the_same_evidence_again_takes_no_room(journal: Journal) -> None:
-    """A sweep repeats itself every minute."""
+    """A list scan repeats itself every minute."""
     await unknown(journal)
-    await journal.apply_evidence(found(News.LOOKED_UP_PROCESSING))
+    await journal.apply_evidence(found(Signal.LOOKED_UP_PROCESSING))
     for _ in range(50):
-        await journal.apply_evidence(found(News.LOOKED_UP_PROCESSING))
+        await journal.apply_evidence(found(Signal.LOOKED_UP_PROCESSING))
     assert 7 > len(await journal.history(order(0).request_id))
 
 
-@pytest.mark.parametrize("news", [News.PERMITTED, News.NOT_SENT, News.REJECTED, News.WRITTEN_OFF, News.LEASE_EXPIRED])
-async def test_not_all_news_is_evidence(journal: Journal, news: News) -> None:
+@pytest.mark.parametrize(
+    "signal", [Signal.PERMITTED, Signal.NOT_SENT, Signal.REJECTED, Signal.WRITTEN_OFF, Signal.LEASE_EXPIRED]
+)
+async def test_not_all_news_is_evidence(journal: Journal, signal: Signal) -> None:
     """Nobody brings a permit or a write-off through this door."""
     with pytest.raises(ValueError, match="no evidence"):
-        await journal.apply_evidence(found(news))
+        await journal.apply_evidence(found(signal))
 
 
 # Persons
@@ -733,21 +739,21 @@ async def test_not_all_news_is_evidence(journal: Journal, news: News) -> None:
 async def test_only_an_unknown_order_is_parked(journal: Journal) -> None:
     """Absence says nothing of an order that is planned, sent or settled."""
     await loaded(journal, 1)
-    assert State.PLANNED is (await journal.park(order(0).request_id, detail="two sweeps")).state
+    assert State.PLANNED is (await journal.park(order(0).request_id, detail="two list scans")).state
     with pytest.raises(OrderUnknown):
-        await journal.park("nobody", detail="two sweeps")
+        await journal.park("nobody", detail="two list scans")
 
 
 async def test_lists_say_nothing_of_a_later_attempt(journal: Journal, clock: Clock) -> None:
     """An order is parked for the permit that the lists were read for; a later one has not had its period of grace."""
     chunk = await claimed(journal, 1)
     first = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=first, news=News.NOT_SENT))
+    await journal.record(Outcome(permit=first, signal=Signal.NOT_SENT))
     clock.pass_(1.0)
     second = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=second, news=News.UNKNOWN))
+    await journal.record(Outcome(permit=second, signal=Signal.UNKNOWN))
     ended = [
-        (await journal.park(order(0).request_id, detail="two sweeps", sent_at=permit.at)).state
+        (await journal.park(order(0).request_id, detail="two list scans", sent_at=permit.at)).state
         for permit in (first, second)
     ]
     assert [State.UNKNOWN, State.PARKED] == ended
@@ -760,9 +766,9 @@ async def test_an_answer_to_a_permit_of_another_time(journal: Journal, of_before
     chunk = await claimed(journal, count)
     permits = [await permitted(journal, chunk, place) for place in range(count)]
     forgotten = [attrs.evolve(permit, **of_before) for permit in permits]
-    ended = [journal.record(Outcome(permit=permit, news=News.REJECTED)) for permit in forgotten]
+    ended = [journal.record(Outcome(permit=permit, signal=Signal.REJECTED)) for permit in forgotten]
     assert {State.SENDING} == {finding.state for finding in await asyncio.gather(*ended)}
-    ended = [journal.record(Outcome(permit=permit, news=News.REJECTED)) for permit in permits]
+    ended = [journal.record(Outcome(permit=permit, signal=Signal.REJECTED)) for permit in permits]
     assert {State.REJECTED} == {finding.state for finding in await asyncio.gather(*ended)}
 
 
@@ -774,7 +780,7 @@ async def test_only_a_parked_order_is_written_off(journal: Journal) -> None:
     for never in (request_id, order(0, batch="second").request_id):
         with pytest.raises(NotParked):
             await journal.write_off(never, who="Ann", why="never arrived")
-    await journal.park(request_id, detail="two sweeps")
+    await journal.park(request_id, detail="two list scans")
     with pytest.raises(ValueError, match="who and why"):
         await journal.write_off(request_id, who=" ", why="never arrived")
     entry = await journal.write_off(request_id, who="Ann", why="never arrived")
@@ -784,15 +790,15 @@ async def test_only_a_parked_order_is_written_off(journal: Journal) -> None:
 async def test_an_order_that_was_written_off_is_sent_as_one_that_may_have_arrived(journal: Journal) -> None:
     """A refusal of it proves nothing then, and evidence of the first attempt settles it."""
     await unknown(journal)
-    await journal.park(order(0).request_id, detail="two sweeps")
+    await journal.park(order(0).request_id, detail="two list scans")
     await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
     chunk = await journal.claim_chunk(BATCH, "worker")
     assert chunk is not None
     assert [True] == [held.sent_before for held in chunk.orders]
     permit = await permitted(journal, chunk)
     assert (2, True) == (permit.attempt, permit.sent_before)
-    assert State.UNKNOWN is (await journal.record(Outcome(permit=permit, news=News.REJECTED))).state
-    finding = await journal.apply_evidence(found(News.NOTIFIED_SUCCESSFUL))
+    assert State.UNKNOWN is (await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))).state
+    finding = await journal.apply_evidence(found(Signal.NOTIFIED_SUCCESSFUL))
     assert finding is not None
     assert (State.SUCCESSFUL, None) == (finding.state, finding.conflict)
 
@@ -804,7 +810,7 @@ async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: 
     clock.pass_(31)
     await journal.expire_chunks()
     clock.pass_(1)
-    await journal.park(order(0).request_id, detail="two sweeps of March")
+    await journal.park(order(0).request_id, detail="two list scans of March")
     clock.pass_(1)
     await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
     clock.pass_(1)
@@ -812,7 +818,7 @@ async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: 
     assert second is not None
     permit = await permitted(journal, second)
     clock.pass_(1)
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
     clock.pass_(1)
     await journal.receive(delivery(at=clock.now), event(0, 0), owner="receiver", lease=0)
     story = await journal.history(order(0).request_id)
@@ -827,7 +833,7 @@ async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: 
         ("delivery", "192.0.2.7", None),
         ("notification", "notification 192.0.2.7", State.SUCCESSFUL),
     ] == [(happening.what, happening.by, happening.state) for happening in story]
-    assert all(happening.rule for happening in story if happening.news)
+    assert all(happening.rule for happening in story if happening.signal)
     with pytest.raises(OrderUnknown):
         await journal.history("nobody")
 
@@ -839,7 +845,7 @@ async def test_entries_can_be_narrowed(journal: Journal) -> None:
     """By batch, by state, by both; in the sequence they were loaded in."""
     await loaded(journal, 3, batch="second")
     chunk = await claimed(journal, 3)
-    await journal.record(Outcome(permit=await permitted(journal, chunk, 1), news=News.REJECTED))
+    await journal.record(Outcome(permit=await permitted(journal, chunk, 1), signal=Signal.REJECTED))
     assert 6 == len([entry async for entry in journal.entries()])
     assert [order(1).request_id] == [entry.request_id async for entry in journal.entries(BATCH, "rejected")]
     assert 5 == len([entry async for entry in journal.entries(state=State.PLANNED)])
@@ -853,10 +859,10 @@ async def test_entries_may_change_while_they_are_read(journal: Journal) -> None:
     """Settling what a stream of unknown orders shows is what reconciling does."""
     chunk = await claimed(journal, 600)
     for place in range(20):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.UNKNOWN))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.UNKNOWN))
     seen = 0
     async for entry in journal.entries(BATCH, State.UNKNOWN):
-        await journal.park(entry.request_id, detail="two sweeps")
+        await journal.park(entry.request_id, detail="two list scans")
         seen += 1
     assert {"planned": 580, "parked": 20} == await counts(journal)
     assert 20 == seen
@@ -865,20 +871,25 @@ async def test_entries_may_change_while_they_are_read(journal: Journal) -> None:
 async def lives(journal: Journal, clock: Clock) -> None:
     """A batch of more than a chunk, in which every way to a state is to be found."""
     chunk = await claimed(journal, 600)
-    answers = (News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT)
+    answers = (Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT)
     for place in range(40):
         clock.pass_(0.001)
         permit = await permitted(journal, chunk, place)
         clock.pass_(0.001)
         if place % 5 < 4:
             id_ = transaction_id(place) if place % 5 == 0 else None
-            await journal.record(Outcome(permit=permit, news=answers[place % 5], transaction_id=id_, message="words"))
+            await journal.record(Outcome(permit=permit, signal=answers[place % 5], transaction_id=id_, message="words"))
         if place % 5 == 3:
             again = await permitted(journal, chunk, place)
-            await journal.record(Outcome(permit=again, news=News.ACCEPTED, transaction_id=transaction_id(place)))
+            await journal.record(Outcome(permit=again, signal=Signal.ACCEPTED, transaction_id=transaction_id(place)))
     clock.pass_(31)
     await journal.expire_chunks()
-    shown = (News.LOOKED_UP_PROCESSING, News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED)
+    shown = (
+        Signal.LOOKED_UP_PROCESSING,
+        Signal.LOOKED_UP_SUCCESSFUL,
+        Signal.LOOKED_UP_FAILED,
+        Signal.LOOKED_UP_REVERSED,
+    )
     for place in range(35):
         for step in range(place % 4):
             clock.pass_(0.001 if place % 3 else 0.0)
@@ -886,7 +897,7 @@ async def lives(journal: Journal, clock: Clock) -> None:
     for place in range(10):
         await journal.receive(delivery(b"%d" % place, at=clock.now), event(0, place), owner="receiver", lease=0)
     for place in range(15, 40, 2):
-        await journal.park(order(place).request_id, detail="two sweeps")
+        await journal.park(order(place).request_id, detail="two list scans")
     async for entry in journal.entries(BATCH, State.PARKED):
         clock.pass_(0.001)
         await journal.write_off(entry.request_id, who="Ann", why="never arrived")
@@ -936,8 +947,8 @@ async def test_orders_can_be_asked_for_in_other_letters(journal: Journal) -> Non
 async def test_who_was_paid_of_late_can_be_read_without_the_rest(journal: Journal, clock: Clock) -> None:
     """What may be paid yet counts whatever its age; what failed or was refused never does."""
     chunk = await claimed(journal, 4)
-    for place, news in enumerate((News.ACCEPTED, News.REJECTED, News.UNKNOWN)):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=news))
+    for place, signal in enumerate((Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN)):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=signal))
     clock.pass_(100)
     await loaded(journal, 2, batch="second")
 
@@ -959,7 +970,7 @@ async def test_what_was_written_is_there_after_reopening(opens: Opens) -> None:
         chunk = await claimed(journal)
         permit = await permitted(journal, chunk)
     async with opens() as journal:
-        await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+        await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
         await permitted(journal, chunk, 1)
     async with opens() as journal:
         assert {"accepted": 1, "sending": 1, "planned": 1} == await counts(journal)
@@ -974,15 +985,18 @@ async def test_a_transaction_of_one_order_is_told_of_another_one(journal: Journa
     chunk = await claimed(journal, 2)
     transaction = transaction_id(7)
     one = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=one, news=News.ACCEPTED, transaction_id=transaction))
+    await journal.record(Outcome(permit=one, signal=Signal.ACCEPTED, transaction_id=transaction))
     if stands == "unknown":
         two = await permitted(journal, chunk, 1)
-        await journal.record(Outcome(permit=two, news=News.UNKNOWN))
+        await journal.record(Outcome(permit=two, signal=Signal.UNKNOWN))
     other = order(1)
-    for news, source in ((News.LOOKED_UP_SUCCESSFUL, "list"), (News.NOTIFIED_SUCCESSFUL, "notification 192.0.2.7")):
+    for signal, source in (
+        (Signal.LOOKED_UP_SUCCESSFUL, "list"),
+        (Signal.NOTIFIED_SUCCESSFUL, "notification 192.0.2.7"),
+    ):
         await journal.apply_evidence(
             Evidence(
-                news=news,
+                signal=signal,
                 source=source,
                 request_id=other.request_id,
                 transaction_id=transaction.upper(),
@@ -999,7 +1013,7 @@ async def test_a_transaction_of_one_order_is_told_of_another_one(journal: Journa
 def listed(transaction: str, *, request_id: str = "order-1", amount: str = "1000", source: str = "list") -> Evidence:
     """A row of the list, cut off or not."""
     return Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         source=source,
         request_id=request_id,
         transaction_id=transaction,
@@ -1015,7 +1029,7 @@ async def lost(journal: Journal, *request_ids: str) -> None:
     chunk = await journal.claim_chunk(BATCH, "worker")
     assert chunk is not None
     for place in range(len(request_ids)):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.UNKNOWN))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.UNKNOWN))
 
 
 async def stand(journal: Journal, *request_ids: str) -> list[tuple[State, bool]]:

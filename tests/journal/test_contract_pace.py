@@ -12,7 +12,7 @@ from journal.factories import Clock
 
 from payments_async.journal import Journal
 from payments_async.journal._statements._pacing import AHEAD, AT_ONCE, LONGEST_PAUSE, schedule
-from payments_async.journal.contract import SharedPace, Turns
+from payments_async.journal.contract import RateSlots, SharedRate
 from payments_async.outbox._turns import MOMENT, Reserve
 
 HOUR = 3600.0
@@ -34,15 +34,15 @@ async def drained(journal: Journal) -> int:
 
 async def test_a_journal_where_nobody_asks_for_a_rate(journal: Journal) -> None:
     """Has none, and gives as many turns as are asked for, now."""
-    assert SharedPace() == await journal.pace()
-    assert Turns(count=7, pace=SharedPace()) == await journal.reserve_turns(7)
+    assert SharedRate() == await journal.pace()
+    assert RateSlots(count=7, pace=SharedRate()) == await journal.reserve_turns(7)
 
 
 async def test_turns_follow_each_other_whoever_asks(opens: Opens) -> None:
     """At ten a second: what the second asks for begins where the first one's end, an interval after the last."""
     async with opens() as one, opens() as other:
-        shared = await one.name_rate("a", 10.0, lease=30)
-        assert SharedPace(rate=10.0, named=(10.0,)) == shared
+        shared = await one.request_rate("a", 10.0, lease=30)
+        assert SharedRate(rate=10.0, named=(10.0,)) == shared
         first, second = await one.reserve_turns(1), await other.reserve_turns(1)
         third = await one.reserve_turns(1)
     assert [0.0, 0.1, 0.2] == [pytest.approx(turns.starts_in, abs=A_BREATH) for turns in (first, second, third)]
@@ -51,7 +51,7 @@ async def test_turns_follow_each_other_whoever_asks(opens: Opens) -> None:
 
 async def test_turns_that_are_too_far_ahead(journal: Journal, clock: Clock) -> None:
     """Are not given yet: whoever asks hears in how many seconds they may be, and has them then."""
-    await journal.name_rate("a", 10.0, lease=30)
+    await journal.request_rate("a", 10.0, lease=30)
     assert 5 == await took(journal, 1000)
     none = await journal.reserve_turns(1)
     assert 0 == none.count
@@ -65,7 +65,7 @@ async def test_turns_that_are_too_far_ahead(journal: Journal, clock: Clock) -> N
 @pytest.mark.parametrize("rate", [0.1, 1.0, 200.0])
 async def test_whoever_dies_with_turns_in_hand(journal: Journal, clock: Clock, rate: float) -> None:
     """Takes these along, and nothing else: the next one waits for half a second, or for one turn, at most."""
-    await journal.name_rate("killed", rate, lease=30)
+    await journal.request_rate("killed", rate, lease=30)
     assert 0 < await drained(journal)
     clock.pass_(max(AT_ONCE, 1 / rate) + A_BREATH)
     assert 0 < await took(journal, 1)
@@ -73,7 +73,7 @@ async def test_whoever_dies_with_turns_in_hand(journal: Journal, clock: Clock, r
 
 async def test_turns_that_nobody_asked_for(journal: Journal, clock: Clock) -> None:
     """Are gone: after an hour there are no more of them at once than at the beginning."""
-    await journal.name_rate("a", 100.0, lease=2 * HOUR)
+    await journal.request_rate("a", 100.0, lease=2 * HOUR)
     at_first = await drained(journal)
     clock.pass_(HOUR)
     assert at_first == await drained(journal)
@@ -83,7 +83,7 @@ async def test_turns_that_nobody_asked_for(journal: Journal, clock: Clock) -> No
 async def test_a_clock_that_jumps(journal: Journal, clock: Clock, jump: float) -> None:
     """Nobody waits for longer than a moment after it, and nothing that went by is made up for."""
     rate = 100.0
-    await journal.name_rate("a", rate, lease=30)
+    await journal.request_rate("a", rate, lease=30)
     at_first = await drained(journal)
     clock.pass_(jump)
     seconds, given = 0.0, 0
@@ -99,60 +99,60 @@ async def test_a_clock_that_jumps(journal: Journal, clock: Clock, jump: float) -
 async def test_two_rates_are_asked_for(opens: Opens, clock: Clock) -> None:
     """The lower one counts, whoever came first, and both are told; when the lower one's process ends, the other's."""
     async with opens() as one, opens() as other:
-        await one.name_rate("a", 50.0, lease=30)
-        assert SharedPace(rate=20.0, named=(20.0, 50.0)) == await other.name_rate("b", 20.0, lease=30)
-        assert SharedPace(rate=20.0, named=(20.0, 50.0)) == await one.name_rate("a", 50.0, lease=30)
-        await other.leave_pace("b")
-        assert SharedPace(rate=50.0, named=(50.0,)) == await one.name_rate("a", 50.0, lease=30)
+        await one.request_rate("a", 50.0, lease=30)
+        assert SharedRate(rate=20.0, named=(20.0, 50.0)) == await other.request_rate("b", 20.0, lease=30)
+        assert SharedRate(rate=20.0, named=(20.0, 50.0)) == await one.request_rate("a", 50.0, lease=30)
+        await other.withdraw_rate("b")
+        assert SharedRate(rate=50.0, named=(50.0,)) == await one.request_rate("a", 50.0, lease=30)
 
 
 async def test_a_rate_is_kept(opens: Opens, clock: Clock) -> None:
     """Whoever asks for none keeps to the last one that was asked for, also when nobody is at work who did."""
     async with opens() as journal:
-        await journal.name_rate("a", 20.0, lease=30)
-        await journal.leave_pace("a")
+        await journal.request_rate("a", 20.0, lease=30)
+        await journal.withdraw_rate("a")
     clock.pass_(HOUR)
     async with opens() as journal:
-        assert SharedPace(rate=20.0) == await journal.pace()
-        assert SharedPace(rate=30.0, named=(30.0,)) == await journal.name_rate("b", 30.0, lease=30)
+        assert SharedRate(rate=20.0) == await journal.pace()
+        assert SharedRate(rate=30.0, named=(30.0,)) == await journal.request_rate("b", 30.0, lease=30)
 
 
 async def test_no_limit_is_asked_for(journal: Journal) -> None:
     """By infinity, which ends the last limit, and counts as long as nobody at work asks for a lower one."""
-    await journal.name_rate("a", 20.0, lease=30)
-    await journal.leave_pace("a")
-    assert SharedPace(rate=None, named=(math.inf,)) == await journal.name_rate("b", math.inf, lease=30)
+    await journal.request_rate("a", 20.0, lease=30)
+    await journal.withdraw_rate("a")
+    assert SharedRate(rate=None, named=(math.inf,)) == await journal.request_rate("b", math.inf, lease=30)
     assert 10_000 == await took(journal, 10_000)
-    assert SharedPace(rate=5.0, named=(5.0, math.inf)) == await journal.name_rate("a", 5.0, lease=30)
+    assert SharedRate(rate=5.0, named=(5.0, math.inf)) == await journal.request_rate("a", 5.0, lease=30)
 
 
 @pytest.mark.parametrize("ahead", [0.0, 1e6])
 async def test_a_process_that_asked_for_a_low_rate_is_gone(journal: Journal, clock: Clock, ahead: float) -> None:
     """Its rate counts for as long as its time lasts; not where a clock was ahead that is right now, if it is gone."""
     clock.pass_(ahead)
-    await journal.name_rate("gone", 1.0, lease=30)
+    await journal.request_rate("gone", 1.0, lease=30)
     clock.pass_(-ahead)
     assert (() if ahead else (1.0,)) == (await journal.pace()).named
-    assert (9.0 if ahead else 1.0) == (await journal.name_rate("here", 9.0, lease=30)).rate
+    assert (9.0 if ahead else 1.0) == (await journal.request_rate("here", 9.0, lease=30)).rate
     clock.pass_(30)
-    assert SharedPace(rate=9.0, named=(9.0,)) == await journal.name_rate("here", 9.0, lease=30)
+    assert SharedRate(rate=9.0, named=(9.0,)) == await journal.request_rate("here", 9.0, lease=30)
 
 
 async def test_a_journal_that_closes_has_no_say_any_more(opens: Opens) -> None:
     """Whoever asked for a rate through it is not at work."""
     async with opens() as other:
         async with opens() as journal:
-            await journal.name_rate("a", 1.0, lease=HOUR)
-            await journal.name_rate("b", 2.0, lease=HOUR)
-        assert SharedPace(rate=9.0, named=(9.0,)) == await other.name_rate("c", 9.0, lease=30)
+            await journal.request_rate("a", 1.0, lease=HOUR)
+            await journal.request_rate("b", 2.0, lease=HOUR)
+        assert SharedRate(rate=9.0, named=(9.0,)) == await other.request_rate("c", 9.0, lease=30)
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
 async def test_what_is_no_rate(journal: Journal, rate: float) -> None:
     """Is refused, and nothing is changed."""
     with pytest.raises(ValueError, match="rate"):
-        await journal.name_rate("a", rate, lease=30)
-    assert SharedPace() == await journal.pace()
+        await journal.request_rate("a", rate, lease=30)
+    assert SharedRate() == await journal.pace()
 
 
 @pytest.mark.parametrize("rate", [None, 10.0])
@@ -160,9 +160,9 @@ async def test_a_pause_that_one_was_asked_for(opens: Opens, clock: Clock, rate: 
     """All hear of it, with or without a rate; nobody has a turn before its end, and no heap of them after it."""
     async with opens() as one, opens() as other:
         if rate is not None:
-            await one.name_rate("a", rate, lease=HOUR)
+            await one.request_rate("a", rate, lease=HOUR)
         await one.cool_down(20.0, why="slow down")
-        cools = SharedPace(
+        cools = SharedRate(
             rate=rate,
             named=() if rate is None else (rate,),
             cools_for=20.0,
@@ -273,7 +273,7 @@ async def test_whoever_asks_for_turns_in_whatever_sequence(
     Three processes on one journal, which ask, stand still, and send at once all that they may.
     """
     clock.pass_(HOUR)  # what was reserved in the last example is gone
-    await journal.name_rate("a", rate, lease=30)
+    await journal.request_rate("a", rate, lease=30)
     processes = [Process(clock) for _ in range(3)]
     for one in processes:
         one.turns.follow(rate)

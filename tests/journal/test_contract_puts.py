@@ -15,16 +15,16 @@ from journal.conftest import Home, Opens
 from journal.factories import BATCH, IDENTITY, Clock, delivery, event, missed, order, orders, swept, transaction_id
 
 from payments_async.journal import (
-    Adoption,
     HeldElsewhere,
     Journal,
     LeaseLost,
     LoadBusy,
-    News,
     OrdersDiffer,
     RunUnknown,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
     WrongAccount,
 )
 from payments_async.journal._records import Placed, RunIdentity, ended
@@ -66,11 +66,11 @@ async def claim(journal: Journal, owner: str = "another") -> list[str] | None:
     return None if chunk is None else [claimed.request_id for claimed in chunk.orders]
 
 
-async def send(journal: Journal, placed: Placed, news: News = News.ACCEPTED) -> None:
+async def send(journal: Journal, placed: Placed, signal: Signal = Signal.ACCEPTED) -> None:
     """Send what was put, with this end."""
     permit = await journal.permit(*held(placed))
     assert isinstance(permit, Permit), permit
-    await journal.record(Outcome(permit=permit, news=news, transaction_id=transaction_id()))
+    await journal.record(Outcome(permit=permit, signal=signal, transaction_id=transaction_id()))
 
 
 def held(placed: Placed) -> tuple[Chunk, ClaimedOrder]:
@@ -340,23 +340,23 @@ async def test_an_order_that_is_permitted_as_it_is_put(shop: Journal) -> None:
     assert (State.SENDING, 1, None) == (first.entry.state, first.permit.attempt, again.permit)
     assert first.entry == await shop.entry(order().request_id)
     assert isinstance(await shop.permit(*held(first)), NotPermitted)
-    await shop.record(Outcome(permit=first.permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    await shop.record(Outcome(permit=first.permit, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
     assert {"accepted": 1} == await counted(shop)
 
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("permits", [False, True])
 @pytest.mark.parametrize(
-    ("news", "about"),
+    ("signal", "about"),
     [
-        (News.ACCEPTED, {"transaction_id": transaction_id().upper()}),
-        (News.ACCEPTED, {"transaction_id": "not a UUID"}),
-        (News.REJECTED, {"code": 4711, "message": "no such wallet"}),
-        (News.UNKNOWN, {"message": "broken off"}),
+        (Signal.ACCEPTED, {"transaction_id": transaction_id().upper()}),
+        (Signal.ACCEPTED, {"transaction_id": "not a UUID"}),
+        (Signal.REJECTED, {"code": 4711, "message": "no such wallet"}),
+        (Signal.UNKNOWN, {"message": "broken off"}),
     ],
 )
 async def test_the_end_of_a_put_that_nothing_else_is_known_of(
-    shop: Journal, clock: Clock, news: News, about: dict[str, Any], permits: bool, beside: bool
+    shop: Journal, clock: Clock, signal: Signal, about: dict[str, Any], permits: bool, beside: bool
 ) -> None:
     """Whoever wrote it down knows the entry, word for word, without reading it; alone, or beside a permit."""
     placed, other = await put(shop, 1, permits=permits), await put(shop, 2)
@@ -364,7 +364,7 @@ async def test_the_end_of_a_put_that_nothing_else_is_known_of(
     permit = placed.permit or await shop.permit(*held(placed))
     assert isinstance(permit, Permit)
     clock.pass_(1)
-    outcome = Outcome(permit=permit, news=news, **about)
+    outcome = Outcome(permit=permit, signal=signal, **about)
     if beside:
         following = await shop.permit(*held(other), after=outcome)
         assert isinstance(following, Permit)
@@ -388,7 +388,7 @@ async def test_the_end_of_a_put_that_more_is_known_of(shop: Journal, beside: boo
     ):
         await tell()
         assert placed.permit is not None
-        outcome = Outcome(permit=placed.permit, news=News.ACCEPTED, transaction_id=transaction_id(placed.permit.id))
+        outcome = Outcome(permit=placed.permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(placed.permit.id))
         if beside:
             following = await shop.permit(*held(await put(shop, 10 + placed.permit.id)), after=outcome)
             assert isinstance(following, Permit)
@@ -426,7 +426,7 @@ async def test_a_copied_outbox_is_looked_for_from_the_first_order_that_is_open(h
     async with home.opens(clock=clock) as journal:
         await journal.open_outbox(SHOP, IDENTITY)
         await swept(journal, batch=SHOP)
-        await send(journal, await put(journal, 0), News.REJECTED)
+        await send(journal, await put(journal, 0), Signal.REJECTED)
         clock.pass_(30 * 86_400.0)
         await put(journal, 1)
         since = clock.now
@@ -437,7 +437,7 @@ async def test_a_copied_outbox_is_looked_for_from_the_first_order_that_is_open(h
 
 async def test_orders_that_are_not_permitted_as_they_are_put(shop: Journal, clock: Clock) -> None:
     """Those that are due later, that something was heard of, that anybody may send, or whose lease has run out."""
-    await shop.note_sightings([sighting(3, amount="1003.50")])
+    await shop.note_observed([sighting(3, amount="1003.50")])
     soon, later, seen, loose = (
         await put(shop, 1, permits=True, not_before=NOW + 5),
         await put(shop, 2, permits=True, not_before=NOW + 500),
@@ -479,7 +479,7 @@ async def test_a_chunk_is_due_when_the_first_of_its_orders_is(shop: Journal, clo
         for claimed in ready:
             permit = await shop.permit(chunk, claimed)
             assert isinstance(permit, Permit)
-            await shop.record(Outcome(permit=permit, news=News.ACCEPTED))
+            await shop.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         await shop.release_chunk(chunk)
     assert [(order(2).request_id, 100.0), (order(3).request_id, 200.0), (order(1).request_id, 300.0)] == due
 
@@ -534,7 +534,7 @@ def sighting(number: int = 1, *, amount: str | None = "1001.50", request_id: str
         source="list",
         request_id=request_id or order(number).request_id,
         transaction_id=transaction_id(number),
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         amount=None if amount is None else Decimal(amount),
         currency="UGX",
     )
@@ -546,12 +546,12 @@ async def test_an_order_that_a_list_has_shown(shop: Journal, first: str, way: An
     """Is not sent, in whichever letters it was listed, and whichever of both came first by a moment."""
     seen = sighting(request_id=way(order().request_id))
     if first == "the list":
-        await shop.note_sightings([sighting(2), seen])
+        await shop.note_observed([sighting(2), seen])
         placed = await put(shop, owner=None)
         assert placed.claimed is None
     else:
         await put(shop, owner=None)
-        await shop.note_sightings([sighting(2), seen])
+        await shop.note_observed([sighting(2), seen])
     entry = await shop.entry(order().request_id)
     assert entry is not None
     assert (State.SUCCESSFUL, transaction_id(), True) == (entry.state, entry.transaction_id, entry.conflict is not None)
@@ -561,7 +561,7 @@ async def test_an_order_that_a_list_has_shown(shop: Journal, first: str, way: An
 
 async def test_an_order_of_which_a_list_shows_another_amount(shop: Journal) -> None:
     """Is parked: a person decides."""
-    await shop.note_sightings([sighting(amount="7.00")])
+    await shop.note_observed([sighting(amount="7.00")])
     assert State.PARKED is (await put(shop)).entry.state
 
 
@@ -570,8 +570,8 @@ async def test_an_order_that_is_under_way_while_a_list_is_noted(shop: Journal) -
     placed = await put(shop)
     permit = await shop.permit(*held(placed))
     assert isinstance(permit, Permit)
-    await shop.note_sightings([sighting()])
-    await shop.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    await shop.note_observed([sighting()])
+    await shop.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
     entry = await shop.entry(order().request_id)
     assert entry is not None
     assert (State.ACCEPTED, None) == (entry.state, entry.conflict)
@@ -662,7 +662,7 @@ async def test_who_waits_hears_of_a_commit(opens: Opens, shop: Journal) -> None:
 
 async def test_an_order_that_another_journal_of_the_machine_holds(shop: Journal, tmp_path: Path) -> None:
     """Is refused: it may have been sent from there. A named person may say that it was not."""
-    meant = Adoption(who="A. Clerk", why="two shops")
+    meant = TakeoverAuthorisation(who="A. Clerk", why="two shops")
     async with SqliteJournal(tmp_path / "other.db", second_journal=meant) as other:
         await other.open_outbox(SHOP, IDENTITY)
         await other.put(SHOP, order(1))
@@ -686,7 +686,7 @@ async def test_what_the_tables_hold_adds_up(shop: Journal, home: Home) -> None:
     """The sums beside the orders are those of the orders."""
     placed = await many(shop, range(7))
     await send(shop, placed[0])
-    await send(shop, placed[1], News.REJECTED)
+    await send(shop, placed[1], Signal.REJECTED)
     await put(shop, 1)
     assert dict(home.rows("SELECT state, count(*) FROM outbox GROUP BY state")) == await counted(shop)
 
@@ -695,6 +695,6 @@ async def test_what_the_tables_hold_adds_up(shop: Journal, home: Home) -> None:
 async def test_a_list_that_shows_what_no_order_of_ours_can_be_called(shop: Journal, named: str) -> None:
     """It is somebody else's; what else the list shows is noted."""
     strange = sighting(3, request_id=named)
-    await shop.note_sightings([strange, sighting(2, amount="1002.50"), strange])
-    await shop.note_sightings([strange])
+    await shop.note_observed([strange, sighting(2, amount="1002.50"), strange])
+    await shop.note_observed([strange])
     assert State.SUCCESSFUL == (await put(shop, 2)).entry.state

@@ -20,7 +20,6 @@ from journal import lifetimes, postgres
 from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, in_outbox, loaded, order, permitted
 
 from payments_async.journal import (
-    Adoption,
     Copied,
     HeldElsewhere,
     Journal,
@@ -28,20 +27,21 @@ from payments_async.journal import (
     JournalError,
     JournalLocked,
     JournalMoved,
-    News,
     NotAJournal,
     PlaceTaken,
     PostgresJournal,
+    Signal,
     SqliteJournal,
     State,
     StillWorked,
+    TakeoverAuthorisation,
     copy_journal,
 )
 from payments_async.journal.contract import Evidence, Outcome
 
 TESTS = Path(__file__).parent.parent
 WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
-MEANT = Adoption(who="A. Admin", why="two departments")
+MEANT = TakeoverAuthorisation(who="A. Admin", why="two departments")
 STAY = {"meta", "lease", "holder", "watch"}
 _ALL = "SELECT {} FROM {} ORDER BY {}"
 ONLY_THERE = {"tray", "told", "watch", "holder"}
@@ -118,13 +118,13 @@ async def furnish(move: Move, folder: Path, patch: pytest.MonkeyPatch) -> Move:
         await journal.receive(delivery(b"waits"), event(0, 77, amount="5"), owner="receiver", lease=0)
         for waits in await journal.claim("receiver", lease=60, limit=10):
             await journal.retry_later(waits.event_id, delay=60, error="a \0 and a half")
-        await journal.note_sightings([_sighting()])
+        await journal.note_observed([_sighting()])
     return move
 
 
 def _sighting() -> Evidence:
     return Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         source="list",
         request_id="stranger-1",
         transaction_id="t-1",
@@ -289,7 +289,7 @@ async def test_whoever_has_died_keeps_nothing_where_it_is() -> None:
         await loaded(here)
         await here.hear("shop", [State.ACCEPTED])
         chunk = await in_outbox(here, 1)
-        await here.record(Outcome(permit=await permitted(here, chunk), news=News.ACCEPTED))
+        await here.record(Outcome(permit=await permitted(here, chunk), signal=Signal.ACCEPTED))
         await here.release_chunk(chunk)
     holding = await asyncio.create_subprocess_exec(
         sys.executable, str(TESTS / "journal/holder.py"), dsn, schema, stdout=asyncio.subprocess.PIPE,

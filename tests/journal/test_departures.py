@@ -17,7 +17,7 @@ import pytest
 from journal.conftest import Home, Opens
 from journal.factories import BATCH, Clock, claimed, in_outbox, loaded, order, permitted, transaction_id
 
-from payments_async.journal import Journal, News, State
+from payments_async.journal import Journal, Signal, State
 from payments_async.journal._machine import _departures
 from payments_async.journal._statements._permits import record_unsent
 from payments_async.journal.contract import Chunk, Outcome, Permit
@@ -112,7 +112,7 @@ async def test_it_counts_also_after_a_takeover(world: World, is_parked: bool) ->
     world.clock.pass_(31)
     await life.journal.expire_chunks()  # as from anywhere: this file is locked
     if is_parked:
-        await life.journal.park(order(0).request_id, detail="two sweeps")
+        await life.journal.park(order(0).request_id, detail="two list scans")
     life.dies()
     assert {0: State.PLANNED, 1: State.UNKNOWN, 2: State.PLANNED} == await world.after()
 
@@ -124,7 +124,7 @@ async def test_a_second_attempt_is_told_from_the_first(world: World) -> None:
     for place in range(2):
         first = await permitted(life.journal, chunk, place)
         life.mark(first)
-        await life.journal.record(Outcome(permit=first, news=News.NOT_SENT, message="429"))
+        await life.journal.record(Outcome(permit=first, signal=Signal.NOT_SENT, message="429"))
         second = await permitted(life.journal, chunk, place)
     life.mark(second)
     life.dies()
@@ -426,7 +426,7 @@ async def test_what_is_known_otherwise_stands(world: World) -> None:
     life = await world.live()
     chunk: Chunk = await claimed(life.journal, 2)
     permits = [await permitted(life.journal, chunk, place) for place in range(2)]
-    await life.journal.record(Outcome(permit=permits[0], news=News.ACCEPTED, transaction_id=transaction_id(0)))
-    await life.journal.record(Outcome(permit=permits[1], news=News.UNKNOWN, message="no answer"))
+    await life.journal.record(Outcome(permit=permits[0], signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
+    await life.journal.record(Outcome(permit=permits[1], signal=Signal.UNKNOWN, message="no answer"))
     life.dies()
     assert {0: State.ACCEPTED, 1: State.UNKNOWN} == await world.after()

@@ -25,15 +25,15 @@ from journal.factories import (
 )
 
 from payments_async.journal import (
-    Examination,
     Journal,
     JournalCorrupt,
     JournalReadOnly,
-    News,
     NotAJournal,
     PostgresJournal,
+    Signal,
     SqliteJournal,
     State,
+    VerificationReport,
     archive_orders,
     copy_journal,
 )
@@ -74,18 +74,18 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
 async def furnish(journal: Journal) -> None:
     """A batch and an outbox, of which something has happened to each."""
     chunk = await claimed(journal, 4)
-    for place, news in enumerate((News.ACCEPTED, News.REJECTED, News.UNKNOWN)):
+    for place, signal in enumerate((Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN)):
         permit = await permitted(journal, chunk, place)
-        named = transaction_id(place) if news is News.ACCEPTED else None
-        await journal.record(Outcome(permit=permit, news=news, transaction_id=named))
+        named = transaction_id(place) if signal is Signal.ACCEPTED else None
+        await journal.record(Outcome(permit=permit, signal=signal, transaction_id=named))
     await journal.release_chunk(chunk)
     shop = await in_outbox(journal, 3)
-    await journal.record(Outcome(permit=await permitted(journal, shop), news=News.ACCEPTED))
-    await journal.record(Outcome(permit=await permitted(journal, shop, 1), news=News.REJECTED))
+    await journal.record(Outcome(permit=await permitted(journal, shop), signal=Signal.ACCEPTED))
+    await journal.record(Outcome(permit=await permitted(journal, shop, 1), signal=Signal.REJECTED))
     await permitted(journal, shop, 2)
     await journal.receive(delivery(), event(0, 0), owner="receiver", lease=0)
     about = order(0)
-    looked = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id=about.request_id,
+    looked = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", request_id=about.request_id,
                       amount=about.amount, currency="UGX")  # fmt: skip
     await journal.apply_evidence(looked)
 
@@ -149,7 +149,7 @@ async def test_archived_orders(opens: Opens, home: Home, clock: Clock, tmp_path:
         for number in range(3):
             about = order(number)
             await journal.apply_evidence(
-                Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id=about.request_id,
+                Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", request_id=about.request_id,
                          amount=about.amount, currency="UGX")
             )  # fmt: skip
             await journal.acknowledge(about.request_id, who="A. Clerk", why="a test")
@@ -202,12 +202,12 @@ async def test_there_is_no_journal(tmp_path: Path) -> None:
         assert not await journal.exists()
 
 
-def about(found: Examination, name: str) -> str:
+def about(found: VerificationReport, name: str) -> str:
     """What was found of one circumstance."""
     return next(one.found for one in found.circumstances if one.name == name)
 
 
-def wrong(found: Examination) -> list[str]:
+def wrong(found: VerificationReport) -> list[str]:
     """The circumstances that are wrong."""
     return [one.name for one in found.circumstances if one.is_wrong]
 
@@ -313,9 +313,9 @@ async def test_who_works_meanwhile_waits_for_nobody(kept: Kept) -> None:
 
         async def work() -> None:
             for place in range(400):
-                await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED))
+                await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED))
 
-        async def look() -> list[Examination]:
+        async def look() -> list[VerificationReport]:
             return [await journal.examine() for _ in range(5)]
 
         _, found = await asyncio.gather(work(), look())

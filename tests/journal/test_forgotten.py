@@ -21,7 +21,6 @@ from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, 
 
 from payments_async import PayoutOrder
 from payments_async.journal import (
-    Adoption,
     HeldElsewhere,
     JournalBehind,
     JournalCorrupt,
@@ -29,20 +28,21 @@ from payments_async.journal import (
     JournalLost,
     JournalUnavailable,
     LoadBusy,
-    News,
     NotAJournal,
     OrdersDiffer,
     RegistryDamaged,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.journal._machine._files import birth_of
-from payments_async.journal._machine._memory import Anchor, Registry
+from payments_async.journal._machine._memory import CommitCounter, Registry
 from payments_async.journal._sqlite import _identity
 from payments_async.journal._sqlite._opening import make
 from payments_async.journal.contract import NotPermitted, Outcome, Permit
 
-ANN = Adoption(who="Ann", why="the disk is broken")
+ANN = TakeoverAuthorisation(who="Ann", why="the disk is broken")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def sent(journal: SqliteJournal, count: int = 1) -> None:
     chunk = await journal.claim_chunk(BATCH, "worker")
     assert chunk is not None
     for place in range(count):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED))
     await journal.release_chunk(chunk)
 
 
@@ -200,7 +200,7 @@ async def test_a_copy_that_goes_on_stops_the_original(path: Path) -> None:
             await journal.permit(chunk, chunk.orders[1])
         assert isinstance(await journal.permit(chunk, chunk.orders[1]), NotPermitted)
         assert 1 == (await journal.run(BATCH)).quarantined
-        await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
+        await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         entry = await journal.entry(permit.request_id)
         assert entry is not None
         assert State.ACCEPTED is entry.state
@@ -211,9 +211,9 @@ async def test_what_somebody_may_have_written_off_since_is_kept_back_too(path: P
     """A chunk that is done but for a parked order: in what was forgotten it may have been written off, and sent."""
     async with SqliteJournal(path) as journal:
         chunk = await claimed(journal)
-        for place, news in enumerate((News.UNKNOWN, News.ACCEPTED, News.ACCEPTED)):
-            await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=news))
-        await journal.park(order(0).request_id, detail="two sweeps")
+        for place, signal in enumerate((Signal.UNKNOWN, Signal.ACCEPTED, Signal.ACCEPTED)):
+            await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=signal))
+        await journal.park(order(0).request_id, detail="two list scans")
         await journal.release_chunk(chunk)
     shutil.copyfile(path, path.with_name("copy.db"))
     async with SqliteJournal(path.with_name("copy.db")) as journal:
@@ -610,7 +610,7 @@ async def test_a_journal_that_never_held_an_order_may_go(path: Path) -> None:
 _KILLED = """
 import asyncio, os, signal, sys
 from journal.factories import BATCH, loaded, permitted
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal.contract import Outcome
 
 async def main():
@@ -620,7 +620,7 @@ async def main():
         await loaded(journal, 300)
         chunk = await journal.claim_chunk(BATCH, "worker", lease=3600)  # four hundred commits may take their time
         for place in range(200 if sys.argv[2] == "sent" else 0):
-            await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED))
+            await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED))
         os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -726,7 +726,7 @@ async def test_a_backup_that_is_put_over_a_journal_of_many_batches(path: Path, w
     async with SqliteJournal(path) as journal:
         chunk = await journal.claim_chunk("batch 0", "worker")
         assert chunk is not None
-        await journal.record(Outcome(permit=await permitted(journal, chunk, 0), news=News.REJECTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, 0), signal=Signal.REJECTED))
         await journal.release_chunk(chunk)
     if when == "while it is open":
         async with SqliteJournal(path) as journal:
@@ -756,7 +756,7 @@ async def test_a_backup_taken_in_a_long_life_that_is_put_over_the_file(
         for number in range(13):  # the last commits lie in a log that began anew
             chunk = await journal.claim_chunk(f"batch {number}", "worker")
             assert chunk is not None
-            await journal.record(Outcome(permit=await permitted(journal, chunk, 0), news=News.REJECTED))
+            await journal.record(Outcome(permit=await permitted(journal, chunk, 0), signal=Signal.REJECTED))
             await journal.release_chunk(chunk)
         path.write_bytes(backup.read_bytes())
     for _ in range(2):
@@ -1223,4 +1223,4 @@ def test_an_anchor_that_is_damaged_is_none(tmp_path: Path) -> None:
     """It cannot be read, which is not the same as a high count."""
     for content in (b"", b"123", b"\xff" * 24):
         (tmp_path / "mark").write_bytes(content)
-        assert Anchor(tmp_path / "mark").read() is None
+        assert CommitCounter(tmp_path / "mark").read() is None

@@ -8,9 +8,9 @@ import pytest
 from journal.conftest import Home
 from journal.factories import BATCH, Clock, claimed, delivery, event, in_outbox, order, permitted, transaction_id
 
-from payments_async.journal import Journal, News, State
+from payments_async.journal import Journal, Signal, State
 from payments_async.journal._inbox import Arrival, Doubt
-from payments_async.journal.contract import Chunk, Evidence, Finding, Outcome, Permit
+from payments_async.journal.contract import Chunk, Evidence, Outcome, Permit, TransitionResult
 
 Meanwhile = Callable[[Journal, Permit], Awaitable[object]]
 UNSENT = "no byte left"
@@ -23,9 +23,9 @@ async def state_of(journal: Journal, number: int = 0) -> State:
     return entry.state
 
 
-async def proves(journal: Journal, permit: Permit, **changes: object) -> Finding:
+async def proves(journal: Journal, permit: Permit, **changes: object) -> TransitionResult:
     """What becomes of the order when the holder of this permit says that nothing left."""
-    return await journal.record(Outcome(permit=attrs.evolve(permit, **changes), news=News.NOT_SENT, message=UNSENT))
+    return await journal.record(Outcome(permit=attrs.evolve(permit, **changes), signal=Signal.NOT_SENT, message=UNSENT))
 
 
 async def taken_over(journal: Journal, clock: Clock, owner: str = "second") -> Chunk:
@@ -42,7 +42,7 @@ async def test_the_last_holder_is_believed_after_a_takeover(journal: Journal, cl
     permit = await permitted(journal, await claimed(journal))
     second = await taken_over(journal, clock)
     if is_parked:
-        await journal.park(permit.request_id, detail="two sweeps")
+        await journal.park(permit.request_id, detail="two list scans")
     clock.pass_(1)
     finding = await proves(journal, permit)
     assert (State.PARKED if is_parked else State.UNKNOWN, State.PLANNED) == (finding.before, finding.state)
@@ -51,7 +51,7 @@ async def test_the_last_holder_is_believed_after_a_takeover(journal: Journal, cl
     assert permit.request_id in [held.request_id for held in third.orders]
     again = await permitted(journal, third)
     assert (2, False) == (again.attempt, again.sent_before)
-    await journal.record(Outcome(permit=again, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    await journal.record(Outcome(permit=again, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
     story = [one.what for one in await journal.history(permit.request_id)]
     swept = ["evidence"] if is_parked else []
     assert ["planned", "permit", "takeover", *swept, "answer", "permit", "answer"] == story
@@ -73,7 +73,7 @@ async def test_a_chunk_that_was_done_is_open_again(journal: Journal, clock: Cloc
 async def test_a_permit_that_reached_nobody_is_withdrawn_late(journal: Journal) -> None:
     """Its caller was cancelled while it was granted, and the chunk was given back in the same breath."""
     chunk = await claimed(journal, 2)
-    before = Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED, transaction_id=transaction_id(0))
+    before = Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED, transaction_id=transaction_id(0))
     asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[1], after=before))
     await asyncio.sleep(0)
     given_back = asyncio.ensure_future(journal.release_chunk(chunk))
@@ -90,11 +90,11 @@ async def test_a_permit_that_reached_nobody_is_withdrawn_late(journal: Journal) 
 
 
 async def _said_unknown(journal: Journal, permit: Permit) -> None:
-    await journal.record(Outcome(permit=permit, news=News.UNKNOWN, message="no answer in time"))
+    await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN, message="no answer in time"))
 
 
 async def _named_a_transaction(journal: Journal, permit: Permit) -> None:
-    unusable = Outcome(permit=permit, news=News.UNKNOWN, transaction_id=transaction_id(0), message="another id")
+    unusable = Outcome(permit=permit, signal=Signal.UNKNOWN, transaction_id=transaction_id(0), message="another id")
     await journal.record(unusable)
 
 
@@ -108,7 +108,7 @@ async def _is_notified(journal: Journal, permit: Permit) -> None:
 async def _disagrees(journal: Journal, permit: Permit) -> None:
     """A list shows it with another amount."""
     seen = Evidence(
-        news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id=permit.request_id, amount=permit.amount + 1
+        signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", request_id=permit.request_id, amount=permit.amount + 1
     )
     await journal.apply_evidence(seen)
 
@@ -165,7 +165,7 @@ async def test_a_proof_before_counts_for_no_attempt_after(journal: Journal, cloc
     await journal.expire_chunks()
     await proves(journal, first)
     second = await permitted(journal, await taken_over(journal, clock))
-    await journal.record(Outcome(permit=second, news=News.UNKNOWN))
+    await journal.record(Outcome(permit=second, signal=Signal.UNKNOWN))
     assert State.UNKNOWN is (await proves(journal, second)).state
 
 
@@ -174,13 +174,13 @@ async def test_an_order_that_a_person_had_sent_again_stays_unknown(journal: Jour
     first = await permitted(journal, await claimed(journal, 1))
     clock.pass_(31)
     await journal.expire_chunks()
-    await journal.park(first.request_id, detail="two sweeps")
+    await journal.park(first.request_id, detail="two list scans")
     await journal.write_off(first.request_id, who="Ann", why="never arrived")
     second = await permitted(journal, await taken_over(journal, clock))
     clock.pass_(31)
     await journal.expire_chunks()
     assert State.UNKNOWN is (await proves(journal, second)).state
-    await journal.park(first.request_id, detail="two sweeps")
+    await journal.park(first.request_id, detail="two list scans")
     assert State.PARKED is (await proves(journal, first)).state
     assert State.PARKED is (await proves(journal, second)).state
 
@@ -197,12 +197,12 @@ async def test_a_journal_that_was_copied_believes_no_proof_of_before(home: Home,
         assert State.UNKNOWN is (await proves(copy, late)).state
 
 
-@pytest.mark.parametrize("news", [News.ACCEPTED, News.REJECTED])
-async def test_what_is_settled_stays_settled(journal: Journal, clock: Clock, news: News) -> None:
+@pytest.mark.parametrize("signal", [Signal.ACCEPTED, Signal.REJECTED])
+async def test_what_is_settled_stays_settled(journal: Journal, clock: Clock, signal: Signal) -> None:
     """A holder that contradicts what is known moves nothing."""
     permit = await permitted(journal, await claimed(journal, 1))
     clock.pass_(31)
     await journal.expire_chunks()
-    told = transaction_id(0) if news is News.ACCEPTED else None
-    settled = await journal.record(Outcome(permit=permit, news=news, transaction_id=told))
+    told = transaction_id(0) if signal is Signal.ACCEPTED else None
+    settled = await journal.record(Outcome(permit=permit, signal=signal, transaction_id=told))
     assert settled.state is (await proves(journal, permit)).state

@@ -13,7 +13,7 @@ from journal.factories import BATCH, Clock, claimed, delivery, event, order, per
 from journal.places import Place, opener
 
 from payments_async.bulk import give_listing_deadline, run_batch
-from payments_async.journal import ApprovalRule, Journal, ListingDeadline, News, NotApproved, Signature, State
+from payments_async.journal import ApprovalRule, Journal, ListingDeadline, NotApproved, Signal, Signature, State
 from payments_async.journal._inbox import Arrival, Doubt
 from payments_async.journal.contract import Evidence, Outcome
 from payments_async.outbox import Outbox
@@ -223,7 +223,7 @@ async def unknown(journal: Journal, clock: Clock, count: int = 1) -> None:
     """Orders without a usable answer, and lists that were read late enough."""
     chunk = await claimed(journal, count)
     for place in range(count):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.UNKNOWN))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.UNKNOWN))
     clock.pass_(WAITS + 60.0)
 
 
@@ -283,7 +283,7 @@ async def test_lists_that_were_read_too_early(journal: Journal, clock: Clock, wi
     """A quarter of an hour at least, whatever a person says, and their own time where that is longer."""
     await give(journal, clock, within=within)
     chunk = await claimed(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
     sent_at = clock()
     clock.pass_(10 * WAITS)
     request_id = order(0).request_id
@@ -304,7 +304,7 @@ async def test_an_order_that_is_not_unknown_any_more(journal: Journal, clock: Cl
     await unknown(journal, clock, 2)
     assert (await parked(journal, clock)).startswith("parked")
     has_it = Evidence(
-        news=News.LOOKED_UP_PROCESSING, source="list", request_id=order(1).request_id, amount=order(1).amount
+        signal=Signal.LOOKED_UP_PROCESSING, source="list", request_id=order(1).request_id, amount=order(1).amount
     )
     await journal.apply_evidence(has_it)
     await give(journal, clock)
@@ -316,13 +316,13 @@ async def _another_attempt(journal: Journal, clock: Clock) -> None:
     await parked(journal, clock)
     chunk = await journal.claim_chunk(BATCH, "another")
     assert chunk is not None
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
     clock.pass_(2 * WAITS)
 
 
 async def _names_a_transaction(journal: Journal, _: Clock) -> None:
     seen = Evidence(
-        news=News.LOOKED_UP_FAILED, source="list", request_id=order(0).request_id, amount=Decimal(1),
+        signal=Signal.LOOKED_UP_FAILED, source="list", request_id=order(0).request_id, amount=Decimal(1),
         transaction_id=transaction_id(0),
     )  # fmt: skip
     await journal.apply_evidence(seen)
@@ -363,7 +363,7 @@ async def test_an_answer_that_named_a_transaction(journal: Journal, clock: Clock
     """It could not be used otherwise, but the service may have that transaction: a person decides."""
     await give(journal, clock)
     permit = await permitted(journal, await claimed(journal, 1))
-    await journal.record(Outcome(permit=permit, news=News.UNKNOWN, transaction_id=transaction_id(0)))
+    await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN, transaction_id=transaction_id(0)))
     clock.pass_(WAITS + 60.0)
     assert "parked: " in await parked(journal, clock)
 

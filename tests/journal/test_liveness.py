@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from journal.factories import BATCH, IDENTITY, delivery, event, in_outbox, loaded, permitted
 
-from payments_async.journal import JournalClosed, News, SqliteJournal, State
+from payments_async.journal import JournalClosed, Signal, SqliteJournal, State
 from payments_async.journal._sqlite._identity import Liveness
 from payments_async.journal.contract import Outcome
 
@@ -51,7 +51,7 @@ async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path) 
         await loaded(journal, 3)
         await journal.hear("shop", [State.ACCEPTED])
         chunk = await in_outbox(journal, 1)
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
         async with holding(path) as process:
             process.send_signal(signal.SIGSTOP)
             assert () == tuple(await journal.claim("another", lease=90, limit=10))

@@ -6,7 +6,7 @@ import pytest
 from journal.conftest import Opens
 from journal.factories import BATCH, IDENTITY, Clock, claimed, order, permitted
 
-from payments_async.journal import JournalUnavailable, News, SqliteJournal, State
+from payments_async.journal import JournalUnavailable, Signal, SqliteJournal, State
 from payments_async.journal.contract import Outcome, Permit
 
 
@@ -59,7 +59,7 @@ async def test_the_outcome_that_came_with_it(opens: Opens) -> None:
     losing = Losing()
     async with opens(crash_at=losing) as journal:
         chunk = await claimed(journal)
-        accepted = Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED, transaction_id=None)
+        accepted = Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED, transaction_id=None)
         losing.is_armed = True
         with pytest.raises(JournalUnavailable):
             await journal.permit(chunk, chunk.orders[1], after=accepted)

@@ -25,11 +25,11 @@ from payments_async.journal import (
     Journal,
     JournalReadOnly,
     JournalTooNew,
-    News,
     NotMigrated,
     OrdersArchived,
     OrdersDiffer,
     PostgresJournal,
+    Signal,
     SqliteJournal,
     State,
 )
@@ -111,10 +111,10 @@ async def test_a_worker_of_the_version_before_goes_on(place: Place) -> None:
         before = await permitted(old, chunk, 0)
         done = await place.of(COLOURS).migrate()
         assert (NOW, NOW + 1, (COLOURS.about,)) == (done.before, done.after, done.steps)
-        await old.record(Outcome(permit=before, news=News.ACCEPTED))
+        await old.record(Outcome(permit=before, signal=Signal.ACCEPTED))
         async with place.of(COLOURS) as new, place.of() as late:
-            await late.record(Outcome(permit=await permitted(new, chunk, 1), news=News.ACCEPTED))
-            await new.record(Outcome(permit=await permitted(old, chunk, 2), news=News.ACCEPTED))
+            await late.record(Outcome(permit=await permitted(new, chunk, 1), signal=Signal.ACCEPTED))
+            await new.record(Outcome(permit=await permitted(old, chunk, 2), signal=Signal.ACCEPTED))
         assert 3 == (await old.progress(BATCH)).counts[State.ACCEPTED]
 
 
@@ -206,9 +206,9 @@ async def test_who_is_killed_in_the_middle_has_done_nothing(tmp_path: Path, kind
         command = [sys.executable, "-c", _KILLED, kind, where]
         died = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True)
         assert -signal.SIGKILL == died.returncode, died.stderr.decode()
-        await old.record(Outcome(permit=await permitted(old, chunk), news=News.ACCEPTED))
+        await old.record(Outcome(permit=await permitted(old, chunk), signal=Signal.ACCEPTED))
         assert (COLOURS.about,) == (await versions(of, steps, words, COLOURS)(where).migrate()).steps
-        await old.record(Outcome(permit=await permitted(old, chunk, 1), news=News.ACCEPTED))
+        await old.record(Outcome(permit=await permitted(old, chunk, 1), signal=Signal.ACCEPTED))
 
 
 # Roles: one that the tables belong to, and one that works with them
@@ -267,7 +267,7 @@ async def test_the_owner_makes_the_tables_and_a_worker_works_with_them(roles: Ro
         chunk = await claimed(journal, 3)
         for position in range(3):
             permit = await permitted(journal, chunk, position)
-            await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
+            await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         await journal.release_chunk(chunk)
         assert await journal.claim_chunk(BATCH, "another") is None
         assert 3 == (await journal.progress(BATCH)).counts[State.ACCEPTED]
@@ -554,7 +554,7 @@ async def test_archived_orders_of_a_version_that_had_a_table_for_them(before: Be
         await journal.open_run("again", IDENTITY)
         with pytest.raises(OrdersArchived, match="ended long ago"):
             await journal.load("again", [order(place) for place in (1, 2, 3)], owner="loader")
-        late = Evidence(news=News.LOOKED_UP_REVERSED, source="list", transaction_id=transaction_id(1))
+        late = Evidence(signal=Signal.LOOKED_UP_REVERSED, source="list", transaction_id=transaction_id(1))
         told = await journal.apply_evidence(late)
         assert told is not None
         assert (ids[1], State.REVERSED) == (told.request_id, told.state)

@@ -19,14 +19,19 @@ from journal import postgres
 from journal.conftest import KINDS
 from journal.factories import IDENTITY, Clock, delivery, event, order, orders, transaction_id, turn
 
-from payments_async.journal import LeaseLost, News, NotParked, State
+from payments_async.journal import LeaseLost, NotParked, Signal, State
 from payments_async.journal.contract import Chunk, Evidence, Outcome, Permit, next_state
 
 BATCHES = ("a", "b")
 COUNT = 3
 NUMBERS = st.tuples(st.sampled_from(BATCHES), st.integers(0, COUNT - 1))
-ANSWERS = st.sampled_from([News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT])
-LOOK_UPS = [News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED, News.LOOKED_UP_PROCESSING]
+ANSWERS = st.sampled_from([Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT])
+LOOK_UPS = [
+    Signal.LOOKED_UP_SUCCESSFUL,
+    Signal.LOOKED_UP_FAILED,
+    Signal.LOOKED_UP_REVERSED,
+    Signal.LOOKED_UP_PROCESSING,
+]
 CONFIRMED = {State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED}
 
 
@@ -48,22 +53,22 @@ class Model:
     is_taken_over: bool = False
     is_spoken_of: bool = False
     conflict: bool = False
-    known: set[tuple[News, str, State]] = attrs.field(factory=set)
-    against: set[tuple[News, str]] = attrs.field(factory=set)
-    decided: set[tuple[News, str]] = attrs.field(factory=set)
+    known: set[tuple[Signal, str, State]] = attrs.field(factory=set)
+    against: set[tuple[Signal, str]] = attrs.field(factory=set)
+    decided: set[tuple[Signal, str]] = attrs.field(factory=set)
 
-    def learn(self, news: News, source: str = "") -> None:
+    def learn(self, signal: Signal, source: str = "") -> None:
         """The table decides, unless a person has called this very thing false."""
-        if (news, source) in self.decided:
+        if (signal, source) in self.decided:
             return
         unsent = self.state in (State.PLANNED, State.PARKED) and self.not_left == self.attempt
-        verdict = next_state(self.state, news, sent_before=self.sent_before, unsent=unsent)
+        verdict = next_state(self.state, signal, sent_before=self.sent_before, unsent=unsent)
         if verdict.conflict:
-            self.contradict(news, source, verdict.state)
+            self.contradict(signal, source, verdict.state)
         if verdict.state is not self.state:
-            self.not_left += news is News.NOT_SENT
-            if news is not News.SWEPT_CLEAN_TWICE:
-                self.is_taken_over = news is News.LEASE_EXPIRED
+            self.not_left += signal is Signal.NOT_SENT
+            if signal is not Signal.SWEPT_CLEAN_TWICE:
+                self.is_taken_over = signal is Signal.LEASE_EXPIRED
         self.state = verdict.state
 
     def proves(self, attempt: int) -> bool:
@@ -73,19 +78,19 @@ class Model:
         is_all = self.is_taken_over and self.not_left == self.attempt - 1
         return is_all and not (self.is_spoken_of or self.sent_before or self.conflict)
 
-    def disagree(self, news: News, source: str) -> None:
+    def disagree(self, signal: Signal, source: str) -> None:
         """Something says otherwise than the order: it is never sent as long as nobody has decided about that."""
-        if (news, source) not in self.decided:
+        if (signal, source) not in self.decided:
             after = State.PARKED if self.state is State.PLANNED else self.state
-            self.contradict(news, source, after)
+            self.contradict(signal, source, after)
             self.state = after
 
-    def contradict(self, news: News, source: str, after: State) -> None:
+    def contradict(self, signal: Signal, source: str, after: State) -> None:
         """It is a conflict, unless a source with a name says the same of the same state again."""
-        saying = (news, source, self.state)
+        saying = (signal, source, self.state)
         self.conflict |= not source or after is not self.state or saying not in self.known
         self.known.add(saying)
-        self.against.add((news, source))
+        self.against.add((signal, source))
 
 
 @attrs.define
@@ -143,7 +148,7 @@ class JournalMachine(RuleBasedStateMachine):
         """What was under way in this batch is unknown."""
         for (of, _), known in self.model.items():
             if of == batch and known.state is State.SENDING:
-                known.learn(News.LEASE_EXPIRED)
+                known.learn(Signal.LEASE_EXPIRED)
 
     @rule()
     def reopen(self) -> None:
@@ -225,7 +230,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.chunks)
     @rule(data=st.data(), answers=st.lists(st.none() | ANSWERS, min_size=1, max_size=6))
-    def permit(self, data: st.DataObject, answers: list[News | None]) -> None:
+    def permit(self, data: st.DataObject, answers: list[Signal | None]) -> None:
         """Planned orders of a chunk that is ours and whose lease is good, asked for side by side.
 
         With each, the outcome of another.
@@ -244,7 +249,7 @@ class JournalMachine(RuleBasedStateMachine):
             known, lease = self.model[key], self.leases[chunk.batch_id]
             good = self.is_mine(chunk) and lease.until > self.clock.now and known.state is State.PLANNED
             if good:
-                known.learn(News.PERMITTED)
+                known.learn(Signal.PERMITTED)
                 known.attempt += 1
             asked.append((chunk, held, after))
             expected.append((key, attrs.evolve(known)) if good else None)
@@ -273,42 +278,42 @@ class JournalMachine(RuleBasedStateMachine):
         """What they are told, all asked before the first is answered."""
         return await asyncio.gather(*(self.journal.permit(chunk, held, after=after) for chunk, held, after in asked))
 
-    def outcome(self, key: tuple[str, int], permit: Permit, news: News) -> Outcome:
+    def outcome(self, key: tuple[str, int], permit: Permit, signal: Signal) -> Outcome:
         """An answer to an attempt, and what the model makes of it."""
         known = self.model[key]
         is_plain = permit.attempt == known.attempt and known.state is State.SENDING
-        known.is_spoken_of |= news is not News.NOT_SENT and not is_plain
-        counts = known.proves(permit.attempt) if news is News.NOT_SENT else permit.attempt == known.attempt
-        if counts or news is News.ACCEPTED:
-            known.learn(news, f"answer {permit.attempt}")
-        transaction = self.transaction(key) if news is News.ACCEPTED else None
-        return Outcome(permit=permit, news=news, transaction_id=transaction)
+        known.is_spoken_of |= signal is not Signal.NOT_SENT and not is_plain
+        counts = known.proves(permit.attempt) if signal is Signal.NOT_SENT else permit.attempt == known.attempt
+        if counts or signal is Signal.ACCEPTED:
+            known.learn(signal, f"answer {permit.attempt}")
+        transaction = self.transaction(key) if signal is Signal.ACCEPTED else None
+        return Outcome(permit=permit, signal=signal, transaction_id=transaction)
 
     def transaction(self, key: tuple[str, int]) -> str:
         """What the service calls the order."""
         return transaction_id(100 * BATCHES.index(key[0]) + key[1] + 1)
 
     @precondition(lambda self: self.permits)
-    @rule(data=st.data(), news=ANSWERS)
-    def record(self, data: st.DataObject, news: News) -> None:
+    @rule(data=st.data(), signal=ANSWERS)
+    def record(self, data: st.DataObject, signal: Signal) -> None:
         """An answer comes, sooner or later, once or twice."""
         key, permit = data.draw(st.sampled_from(self.permits))
-        finding = self.do(self.journal.record(self.outcome(key, permit, news)))
+        finding = self.do(self.journal.record(self.outcome(key, permit, signal)))
         assert self.model[key].state is finding.state
 
-    @rule(key=NUMBERS, news=st.sampled_from(LOOK_UPS), agrees=st.booleans())
-    def look_up(self, key: tuple[str, int], news: News, agrees: bool) -> None:
+    @rule(key=NUMBERS, signal=st.sampled_from(LOOK_UPS), agrees=st.booleans())
+    def look_up(self, key: tuple[str, int], signal: Signal, agrees: bool) -> None:
         """Evidence settles what agrees with it."""
         about, known = order(key[1], batch=key[0]), self.model[key]
         evidence = Evidence(
-            news=news, source="list", request_id=about.request_id, transaction_id=self.transaction(key),
+            signal=signal, source="list", request_id=about.request_id, transaction_id=self.transaction(key),
             amount=-about.amount if agrees else Decimal(1), currency="UGX",
         )  # fmt: skip
         known.is_spoken_of = True
         if agrees:
-            known.learn(news, "list")
+            known.learn(signal, "list")
         else:
-            known.disagree(news, "list, another amount")
+            known.disagree(signal, "list, another amount")
         finding = self.do(self.journal.apply_evidence(evidence))
         assert known.state is finding.state
 
@@ -322,13 +327,13 @@ class JournalMachine(RuleBasedStateMachine):
         known.is_spoken_of = True
         receipt = self.do(self.journal.receive(delivery(repr(fact).encode()), fact, owner="r", lease=0))
         if receipt.is_new:
-            known.learn([News.NOTIFIED_SUCCESSFUL, News.NOTIFIED_PROCESSING, News.NOTIFIED_FAILED][status_code])
+            known.learn([Signal.NOTIFIED_SUCCESSFUL, Signal.NOTIFIED_PROCESSING, Signal.NOTIFIED_FAILED][status_code])
 
     @rule(key=NUMBERS)
     def park(self, key: tuple[str, int]) -> None:
-        """Two sweeps did not find it."""
-        self.do(self.journal.park(order(key[1], batch=key[0]).request_id, detail="two sweeps"))
-        self.model[key].learn(News.SWEPT_CLEAN_TWICE)
+        """Two list scans did not find it."""
+        self.do(self.journal.park(order(key[1], batch=key[0]).request_id, detail="two list scans"))
+        self.model[key].learn(Signal.SWEPT_CLEAN_TWICE)
 
     @rule(key=NUMBERS)
     def write_off(self, key: tuple[str, int]) -> None:
@@ -340,9 +345,9 @@ class JournalMachine(RuleBasedStateMachine):
             assert known.state is not State.PARKED
         else:
             assert known.state is State.PARKED
-            known.learn(News.WRITTEN_OFF)
+            known.learn(Signal.WRITTEN_OFF)
             known.sent_before, known.conflict = True, False
-            known.decided |= {(news, source) for news, source in known.against if news is not News.ACCEPTED}
+            known.decided |= {(signal, source) for signal, source in known.against if signal is not Signal.ACCEPTED}
 
     @rule(key=NUMBERS)
     def acknowledge(self, key: tuple[str, int]) -> None:

@@ -19,14 +19,14 @@ from journal.conftest import KINDS
 from journal.factories import IDENTITY, Clock, order, transaction_id
 
 from payments_async import PayoutOrder
-from payments_async.journal import LeaseLost, News, OrdersDiffer, State
+from payments_async.journal import LeaseLost, OrdersDiffer, Signal, State
 from payments_async.journal._records import Placed
 from payments_async.journal.contract import Chunk, ClaimedOrder, Evidence, Outcome, Permit
 
 SHOP = "shop"
 NUMBERS = st.integers(0, 5)
 OWNERS = st.sampled_from(["one", "two", None])
-ENDS = {News.ACCEPTED: State.ACCEPTED, News.REJECTED: State.REJECTED, News.UNKNOWN: State.UNKNOWN}
+ENDS = {Signal.ACCEPTED: State.ACCEPTED, Signal.REJECTED: State.REJECTED, Signal.UNKNOWN: State.UNKNOWN}
 
 
 @attrs.define
@@ -48,7 +48,7 @@ def shown(about: PayoutOrder, transaction: str) -> Evidence:
         source="list",
         request_id=about.request_id,
         transaction_id=transaction,
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         amount=about.amount,
         currency="UGX",
     )
@@ -135,7 +135,7 @@ class PutMachine(RuleBasedStateMachine):
     def show(self, number: int) -> None:
         """The service's list has an order that the journal does not hold: put later, it is not sent."""
         if number not in self.known:
-            self.do(self.journal.note_sightings([shown(order(number), transaction_id(number + 1))]))
+            self.do(self.journal.note_observed([shown(order(number), transaction_id(number + 1))]))
             self.shown.add(number)
 
     @precondition(lambda self: self.known)
@@ -173,20 +173,20 @@ class PutMachine(RuleBasedStateMachine):
             self.granted(granted)
 
     @precondition(lambda self: self.permits)
-    @rule(data=st.data(), news=st.sampled_from([News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT]))
-    def record(self, data: st.DataObject, news: News) -> None:
+    @rule(data=st.data(), signal=st.sampled_from([Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT]))
+    def record(self, data: st.DataObject, signal: Signal) -> None:
         """How an attempt ended, at any time: each permit is used up by that."""
         permit = self.permits.pop(data.draw(st.integers(0, len(self.permits) - 1)))
         about = self.known[int(permit.request_id[-6:])]
-        finding = self.do(self.journal.record(Outcome(permit=permit, news=news)))
+        finding = self.do(self.journal.record(Outcome(permit=permit, signal=signal)))
         if about.state is State.SENDING:
-            about.state = ENDS.get(news, State.PLANNED)
-        elif news is News.ACCEPTED and about.state is State.UNKNOWN:
+            about.state = ENDS.get(signal, State.PLANNED)
+        elif signal is Signal.ACCEPTED and about.state is State.UNKNOWN:
             about.state = State.ACCEPTED
         else:  # it was taken over meanwhile: what a late answer settles, the table of states says
             about.state = finding.state
         about.permits = 0 if about.state is State.PLANNED else 1
-        assert not (about.state is State.PLANNED and news is not News.NOT_SENT)
+        assert not (about.state is State.PLANNED and signal is not Signal.NOT_SENT)
 
     @rule(seconds=st.sampled_from([1.0, 29.0, 31.0, 100.0, -50.0]))
     def wait(self, seconds: float) -> None:

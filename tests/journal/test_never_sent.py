@@ -19,7 +19,7 @@ from journal.factories import (
 )
 
 from payments_async._wire.events import TransactionEvent
-from payments_async.journal import Journal, News, NotParked, State
+from payments_async.journal import Journal, NotParked, Signal, State
 from payments_async.journal.contract import Evidence, Outcome, Permit, Receipt
 
 REQUEST_ID = order(0).request_id
@@ -35,10 +35,10 @@ async def written_off(journal: Journal) -> None:
     await journal.write_off(REQUEST_ID, who="Ann", why="the service has no such transaction")
 
 
-def listed(news: News = News.LOOKED_UP_PROCESSING, **changes: Any) -> Evidence:
+def listed(signal: Signal = Signal.LOOKED_UP_PROCESSING, **changes: Any) -> Evidence:
     """A row of the list about the order."""
     fields: dict[str, Any] = {
-        "news": news, "source": "list", "request_id": REQUEST_ID, "transaction_id": transaction_id(0),
+        "signal": signal, "source": "list", "request_id": REQUEST_ID, "transaction_id": transaction_id(0),
         "amount": -order(0).amount, "currency": "UGX",
     }  # fmt: skip
     return Evidence(**fields | changes)
@@ -60,7 +60,7 @@ async def test_a_notification_of_an_order_never_sent_parks_it(journal: Journal, 
 async def test_an_order_proved_not_to_have_left_is_parked_by_a_notification(journal: Journal) -> None:
     """As one that no attempt was made for."""
     chunk = await claimed(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.NOT_SENT))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.NOT_SENT))
     await notified(journal, event(0, 0))
     await notified(journal, event(1, 0), b"another")
     assert 1 == (await journal.progress(BATCH)).counts["parked"]
@@ -69,9 +69,9 @@ async def test_an_order_proved_not_to_have_left_is_parked_by_a_notification(jour
 async def test_an_order_of_which_one_attempt_of_two_is_proved_not_to_have_left(journal: Journal) -> None:
     """The other attempt may have arrived: evidence is believed, as it is of any order that was sent."""
     chunk = await claimed(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.NOT_SENT))
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
-    await journal.park(REQUEST_ID, detail="two sweeps")
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.NOT_SENT))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
+    await journal.park(REQUEST_ID, detail="two list scans")
     receipt = await notified(journal, event(0, 0))
     entry = await journal.entry(REQUEST_ID)
     assert entry is not None
@@ -88,14 +88,14 @@ async def test_a_permit_says_what_was_written_off_since_the_claim(journal: Journ
     permits = [answer for answer in answers if isinstance(answer, Permit)]
     assert [False] * count == [held.sent_before for held in chunk.orders]
     assert [True, *[False] * (count - 1)] == [permit.sent_before for permit in permits]
-    await journal.record(Outcome(permit=permits[0], news=News.REJECTED))
+    await journal.record(Outcome(permit=permits[0], signal=Signal.REJECTED))
     entry = await journal.entry(REQUEST_ID)
     assert entry is not None
     assert State.UNKNOWN is entry.state
 
 
 @pytest.mark.parametrize(
-    "change", [{"amount": Decimal(7)}, {"currency": "KES"}, {"amount": None, "news": News.LOOKED_UP_FAILED}]
+    "change", [{"amount": Decimal(7)}, {"currency": "KES"}, {"amount": None, "signal": Signal.LOOKED_UP_FAILED}]
 )
 async def test_a_row_that_disagrees_with_an_order_never_sent_parks_it(journal: Journal, change: dict[str, Any]) -> None:
     """Somebody may have sent it, so it must not stay planned."""
@@ -110,7 +110,7 @@ async def test_a_row_that_agrees_settles_an_order_never_sent_although_it_is_park
     """The service's own list says that it has it; that is shown as a conflict."""
     await loaded(journal, 1)
     await notified(journal, event(0, 0))
-    finding = await journal.apply_evidence(listed(News.LOOKED_UP_SUCCESSFUL))
+    finding = await journal.apply_evidence(listed(Signal.LOOKED_UP_SUCCESSFUL))
     assert finding is not None
     assert State.SUCCESSFUL is finding.state
     assert finding.conflict is not None
@@ -129,7 +129,7 @@ async def test_a_forged_notification_can_be_called_false_and_the_order_is_paid(j
     assert (receipt.event_id, False) == (again.event_id, again.is_new)
     assert await journal.final_event(REQUEST_ID) is None
     finding = await journal.apply_evidence(
-        listed(News.NOTIFIED_SUCCESSFUL, source="stored notification", amount=order(0).amount,
+        listed(Signal.NOTIFIED_SUCCESSFUL, source="stored notification", amount=order(0).amount,
                transaction_id=transaction_id(666))
     )  # fmt: skip
     assert finding is not None
@@ -137,7 +137,7 @@ async def test_a_forged_notification_can_be_called_false_and_the_order_is_paid(j
     chunk = await journal.claim_chunk(BATCH, "worker")
     assert chunk is not None
     permit = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
     assert (await notified(journal, event(0, 0), b"the real one")).conflict is None
     assert 1 == (await journal.progress(BATCH)).counts["successful"]
 
@@ -152,7 +152,7 @@ async def test_what_is_new_after_a_write_off_counts(journal: Journal) -> None:
 
 
 async def test_a_row_that_was_called_false_stops_the_order_no_more(journal: Journal) -> None:
-    """Every sweep shows it again; one with other news is looked at."""
+    """Every list scan shows it again; one with other news is looked at."""
     await loaded(journal, 1)
     await journal.apply_evidence(listed(amount=Decimal(7)))
     await written_off(journal)
@@ -160,7 +160,7 @@ async def test_a_row_that_was_called_false_stops_the_order_no_more(journal: Jour
         finding = await journal.apply_evidence(listed(amount=Decimal(7)))
         assert finding is not None
         assert (State.PLANNED, None) == (finding.state, finding.conflict)
-    finding = await journal.apply_evidence(listed(News.LOOKED_UP_SUCCESSFUL, amount=Decimal(7)))
+    finding = await journal.apply_evidence(listed(Signal.LOOKED_UP_SUCCESSFUL, amount=Decimal(7)))
     assert finding is not None
     assert State.PARKED is finding.state
 
@@ -170,8 +170,8 @@ async def test_two_clean_sweeps_park_an_order_again_that_was_written_off(journal
     chunk = await claimed(journal, 1)
     for _ in range(2):
         permit = await permitted(journal, chunk)
-        await journal.record(Outcome(permit=permit, news=News.UNKNOWN))
-        assert State.PARKED is (await journal.park(REQUEST_ID, detail="two sweeps")).state
+        await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
+        assert State.PARKED is (await journal.park(REQUEST_ID, detail="two list scans")).state
         await written_off(journal)
 
 
@@ -198,7 +198,7 @@ async def test_the_decision_is_kept_with_what_it_was_about(journal: Journal) -> 
     await written_off(journal)
     (standing,) = [standing async for page in journal.standings(BATCH) for standing in page]
     (decision,) = standing.persons
-    assert ("Ann", "resolution", News.WRITTEN_OFF) == (decision.by, decision.what, decision.news)
+    assert ("Ann", "resolution", Signal.WRITTEN_OFF) == (decision.by, decision.what, decision.signal)
     assert "no such transaction" in str(decision.detail)
     assert "a notification from 192.0.2.7 says that it was paid" in str(decision.detail)
     assert decision in await journal.history(REQUEST_ID)
@@ -227,7 +227,7 @@ async def test_an_order_that_was_held_back_and_is_sent_again(journal: Journal) -
     """A person calls what was told of it false: it is tried once more, and is not held back for ever, unseen."""
     chunk = await in_outbox(journal, 1)
     permit = await permitted(journal, chunk)
-    await journal.record(Outcome(permit=permit, news=News.NOT_SENT, message="cannot be sent", holds_back=True))
+    await journal.record(Outcome(permit=permit, signal=Signal.NOT_SENT, message="cannot be sent", holds_back=True))
     await journal.release_chunk(chunk)
     assert await journal.claim_chunk("shop", "worker") is None
     told = event(0, 0, request_id=permit.request_id)

@@ -16,7 +16,7 @@ from journal.factories import BATCH, IDENTITY, Clock, delivery, event, loaded, o
 from journal.lines import by_line, line_to_database
 from journal.test_together import Round, asked
 
-from payments_async.journal import Journal, JournalBehind, JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal import Journal, JournalBehind, JournalUnavailable, PostgresJournal, Signal, State
 from payments_async.journal._postgres import _connection
 from payments_async.journal._postgres._database import PostgresDatabase
 from payments_async.journal._statements._entries import Commit
@@ -48,14 +48,14 @@ async def test_a_usual_commit_is_one_exchange(schema: str) -> None:
         await loaded(journal)
         held = await journal.claim_chunk(BATCH, "worker")
         assert held is not None
-        before = Outcome(permit=await permitted(journal, held), news=News.UNKNOWN)
+        before = Outcome(permit=await permitted(journal, held), signal=Signal.UNKNOWN)
         await journal.open_outbox(SHOP, IDENTITY)
         chunk: Chunk | None = None
         for number in range(100, 103):  # the first ones ask what later ones know
             placed = await journal.put(SHOP, order(number), owner="worker", chunk=chunk, permits=True)
             chunk, permit = placed.chunk, placed.permit
             assert permit is not None
-            ended = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(number))
+            ended = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(number))
             if number < 102:
                 await journal.record(ended)
         line.delay = FAR
@@ -89,11 +89,11 @@ async def is_shown_it(other: Journal, _: Clock) -> None:
         source="list",
         request_id=order(0).request_id,
         transaction_id=transaction_id(0),
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         amount=order(0).amount,
         currency="UGX",
     )
-    await other.note_sightings([shown])
+    await other.note_observed([shown])
 
 
 async def is_notified_of_it(other: Journal, _: Clock) -> None:
@@ -295,7 +295,7 @@ async def test_texts_that_the_server_does_not_take_as_they_are(schema: str) -> N
         for claimed, words in zip(chunk.orders, ("it's \\' done", "a\0b", "é\N{SNOWMAN}"), strict=True):
             permit = await journal.permit(chunk, claimed)
             assert isinstance(permit, Permit)
-            await journal.record(Outcome(permit=permit, news=News.REJECTED, code=7, message=words))
+            await journal.record(Outcome(permit=permit, signal=Signal.REJECTED, code=7, message=words))
             entry = await journal.entry(claimed.request_id)
             assert entry is not None
             kept.append((entry.state, entry.code, entry.message))
@@ -411,7 +411,9 @@ async def test_rounds_of_permits_in_whole_commits_and_statement_by_statement(
         Round(
             fresh=chance.randint(1, 4),
             again=[chance.randint(0, 5)] if chance.random() < 0.3 else [],
-            answers=chance.choices([News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT], [6, 1, 1, 1], k=6),
+            answers=chance.choices(
+                [Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT], [6, 1, 1, 1], k=6
+            ),
             **{name: chance.random() < 0.15 for name in ("named", "late", "taken_over", "worded", "alone")},
         )
         for _ in range(6)

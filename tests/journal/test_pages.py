@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal.factories import BATCH, Clock, claimed, delivery, event, order, permitted, transaction_id
 
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal._states import EVIDENCE
 from payments_async.journal.contract import Evidence, Outcome
 
 COUNT = 6
-ANSWERS = (News.ACCEPTED, News.UNKNOWN, News.REJECTED, News.NOT_SENT)
+ANSWERS = (Signal.ACCEPTED, Signal.UNKNOWN, Signal.REJECTED, Signal.NOT_SENT)
 NAMES = st.one_of(st.none(), st.integers(0, COUNT).map(lambda number: order(number).request_id))
 TRANSACTIONS = st.one_of(st.none(), st.integers(0, COUNT).map(transaction_id))
 AMOUNTS = st.one_of(st.none(), st.integers(0, COUNT).map(lambda number: -order(number).amount), st.just(Decimal(1)))
@@ -26,7 +26,7 @@ TOLD = st.lists(
     st.builds(
         lambda named, **said: Evidence(request_id=named[0], transaction_id=named[1], **said),
         named=st.tuples(NAMES, TRANSACTIONS).filter(any),
-        news=st.sampled_from([*sorted(EVIDENCE), News.WRITTEN_OFF]),  # the last one is none, and is refused
+        signal=st.sampled_from([*sorted(EVIDENCE), Signal.WRITTEN_OFF]),  # the last one is none, and is refused
         source=st.sampled_from(["list", "record"]),
         amount=AMOUNTS,
         currency=st.sampled_from([None, "ugx", "KES"]),
@@ -40,10 +40,10 @@ async def told(evidence: list[Evidence], *, side_by_side: bool) -> Any:
     with TemporaryDirectory() as place:
         async with SqliteJournal(Path(place) / "journal.db", clock=Clock(), state_folder=None) as journal:
             chunk = await claimed(journal, COUNT)
-            for number, news in enumerate(ANSWERS):
+            for number, signal in enumerate(ANSWERS):
                 permit = await permitted(journal, chunk, number)
-                known = transaction_id(number) if news is News.ACCEPTED else None
-                await journal.record(Outcome(permit=permit, news=news, transaction_id=known))
+                known = transaction_id(number) if signal is Signal.ACCEPTED else None
+                await journal.record(Outcome(permit=permit, signal=signal, transaction_id=known))
             await journal.receive(delivery(), event(0, COUNT), owner="r", lease=30)
             for number in range(2):  # a person called false what was told of the second one until then
                 await journal.park(order(number).request_id, detail="nowhere")
@@ -77,6 +77,8 @@ async def test_evidence_told_side_by_side_is_one_commit(tmp_path: Path) -> None:
     async with SqliteJournal(tmp_path / "journal.db", crash_at=passed.append, state_folder=None) as journal:
         await claimed(journal, COUNT)
         passed.clear()
-        page = [Evidence(news=News.ACCEPTED, source="list", request_id=order(number).request_id) for number in range(6)]
+        page = [
+            Evidence(signal=Signal.ACCEPTED, source="list", request_id=order(number).request_id) for number in range(6)
+        ]
         await asyncio.gather(*(journal.apply_evidence(one) for one in page))
     assert (1, 1) == (passed.count("apply_evidence.begun"), passed.count("commit.done"))

@@ -4,7 +4,7 @@ import pytest
 from journal.conftest import Home, Opens
 from journal.factories import BATCH, Clock, claimed, order, permitted
 
-from payments_async.journal import Journal, JournalBehind, News
+from payments_async.journal import Journal, JournalBehind, Signal
 from payments_async.journal.contract import Outcome
 
 
@@ -12,7 +12,7 @@ async def send_one(journal: Journal) -> None:
     """An order is accepted, of which the dump knows only that it was planned."""
     chunk = await journal.claim_chunk(BATCH, "worker")
     assert chunk is not None
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
     await journal.release_chunk(chunk)
 
 

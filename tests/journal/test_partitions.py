@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from journal import postgres
 from journal.factories import BATCH, claimed, delivery, event, permitted
-from journal.lines import Line, Way, by_line, line_to_database
+from journal.lines import Line, Pipeline, by_line, line_to_database
 
 from payments_async.journal import JournalUnavailable, PostgresJournal, State
 from payments_async.journal._postgres import _database
@@ -115,7 +115,7 @@ async def test_a_commit_that_arrives_after_its_connection_was_reset(line: Line, 
     async with opens(crash_at=before) as journal, PostgresJournal(postgres.dsn(), schema=schema) as other:
         chunk = await claimed(journal)
         before.is_armed = True
-        beside = asyncio.ensure_future(journal.leave_pace("worker"))  # so that each statement leaves alone
+        beside = asyncio.ensure_future(journal.withdraw_rate("worker"))  # so that each statement leaves alone
         asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
         await line.holds.wait()
         line.hang_up()
@@ -151,7 +151,7 @@ async def test_a_commit_that_never_arrives(line: Line, opens: Opens, schema: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ways", [("up",), ("down",), ("up", "down")])
-async def test_a_database_that_vanishes(line: Line, opens: Opens, ways: tuple[Way, ...]) -> None:
+async def test_a_database_that_vanishes(line: Line, opens: Opens, ways: tuple[Pipeline, ...]) -> None:
     """Nobody hangs: whoever writes or reads is told within the time of a statement and five seconds more."""
     async with opens(busy_timeout=0.1) as journal:
         chunk = await claimed(journal)

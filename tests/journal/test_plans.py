@@ -12,7 +12,7 @@ from journal import postgres
 from journal.conftest import Home, _postgres
 from journal.factories import BATCH, Clock, claimed, delivery, event, in_outbox, order, permitted, swept, transaction_id
 
-from payments_async.journal import Journal, News, PostgresJournal, SqliteJournal, State
+from payments_async.journal import Journal, PostgresJournal, Signal, SqliteJournal, State
 from payments_async.journal._postgres import _gathered
 from payments_async.journal._postgres._connection import PgConnection, _numbered
 from payments_async.journal._sqlite import _opening
@@ -82,7 +82,7 @@ async def changes_live(journal: Journal, asked: set[str] | Statements) -> None:
     await journal.hear("shop", [State.ACCEPTED, State.REJECTED])
     asked.clear()
     for place in range(3):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED))
     for outbox in ("shop", None):
         assert 3 == len(await journal.changes_after(outbox, 0))
         assert 3 == (await journal.change_backlog(outbox)).pending
@@ -101,14 +101,14 @@ async def changes_live(journal: Journal, asked: set[str] | Statements) -> None:
 
 
 async def orders_live(journal: Journal) -> None:
-    """Loading, permits, answers, notifications, evidence, sweeps and looking."""
+    """Loading, permits, answers, notifications, evidence, list scans and looking."""
     chunk = await claimed(journal, 6)
     first = await permitted(journal, chunk, 0)
-    accepted = Outcome(permit=first, news=News.ACCEPTED, transaction_id=transaction_id(0))
+    accepted = Outcome(permit=first, signal=Signal.ACCEPTED, transaction_id=transaction_id(0))
     second = await permitted(journal, chunk, 1, after=accepted)
-    await journal.record(Outcome(permit=second, news=News.UNKNOWN))
+    await journal.record(Outcome(permit=second, signal=Signal.UNKNOWN))
     third = await permitted(journal, chunk, 2)
-    await journal.record(Outcome(permit=third, news=News.NOT_SENT))
+    await journal.record(Outcome(permit=third, signal=Signal.NOT_SENT))
     await permitted(journal, chunk, 3)
     await journal.renew_chunk(chunk)
     await journal.release_chunk(chunk)
@@ -117,7 +117,7 @@ async def orders_live(journal: Journal) -> None:
         await journal.receive(delivery(), event(0, number), owner="r", lease=30)
     await journal.park(order(3).request_id, detail="nowhere")
     await journal.apply_evidence(
-        Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
+        Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
     )
     await journal.write_off(order(3).request_id, who="Grace", why="asked them")
     await journal.acknowledge(order(0).request_id, who="Grace", why="asked them")
@@ -141,7 +141,7 @@ async def orders_leave(journal: Journal, clock: Clock, asked: set[str] | Stateme
     """Leaving for an archive, being told of later, and looked for."""
     chunk = await in_outbox(journal, 3)
     for place in range(3):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.REJECTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.REJECTED))
     clock.pass_(1e7)
     asked.clear()
     archive = await journal.begin_archive("file", who="Grace", why="old")
@@ -150,7 +150,7 @@ async def orders_leave(journal: Journal, clock: Clock, asked: set[str] | Stateme
     await journal.end_archive(archive)
     gone = order(0, batch="shop")
     assert 1 == len(await journal.archived_of([gone.request_id.upper()]))
-    late = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
+    late = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
     assert await journal.apply_evidence(late) is None
     assert (await journal.put("shop", gone)).entry.state is State.REJECTED
     await journal.oldest("shop")
@@ -174,7 +174,7 @@ async def test_nothing_that_happens_to_a_change_reads_a_whole_table(tmp_path: Pa
 
 
 async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
-    """Loading, permits, answers, notifications, evidence, sweeps and looking: no plan scans one that grows."""
+    """Loading, permits, answers, notifications, evidence, list scans and looking: no plan scans one that grows."""
     async with SqliteJournal(tmp_path / "journal.db", state_folder=None) as journal:
         await orders_live(journal)
     with an_empty_file() as connection:
@@ -393,16 +393,16 @@ async def test_no_statement_reads_a_whole_table_of_a_database(
 
 
 @pytest.mark.parametrize("count", [1, 1000])
-@pytest.mark.parametrize("news", [News.ACCEPTED, News.REJECTED])
-async def test_ends_of_attempts_are_looked_up_one_by_one(told: Statements, count: int, news: News) -> None:
+@pytest.mark.parametrize("signal", [Signal.ACCEPTED, Signal.REJECTED])
+async def test_ends_of_attempts_are_looked_up_one_by_one(told: Statements, count: int, signal: Signal) -> None:
     """However many are written down at once: in a table that the server knows nothing of, each is found by its number.
 
     One that the server looked at while it was all but empty is read from its beginning, until it looks again.
     """
-    schema = f"never_looked_at_{count}_{news}"  # another test may have had a look at one that is lent
+    schema = f"never_looked_at_{count}_{signal}"  # another test may have had a look at one that is lent
     async with PostgresJournal(postgres.dsn(), schema=schema, state_folder=None) as journal:
         permit = await permitted(journal, await claimed(journal))
-        await journal.record(Outcome(permit=permit, news=news, **_ENDED_AS[news]))
+        await journal.record(Outcome(permit=permit, signal=signal, **_ENDED_AS[signal]))
         (sql,) = [sql for sql in told if sql.lstrip().startswith("UPDATE outbox SET state = ") and "unnest" in sql]
         now, *columns = told[sql]
         with connected(journal) as connection:
@@ -422,9 +422,9 @@ def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _nodes(below)
 
 
-_ENDED_AS: Mapping[News, dict[str, Any]] = {
-    News.ACCEPTED: {"transaction_id": transaction_id(1)},
-    News.REJECTED: {"code": 7, "message": "no"},
+_ENDED_AS: Mapping[Signal, dict[str, Any]] = {
+    Signal.ACCEPTED: {"transaction_id": transaction_id(1)},
+    Signal.REJECTED: {"code": 7, "message": "no"},
 }
 
 

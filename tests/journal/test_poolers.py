@@ -24,7 +24,7 @@ from journal.factories import BATCH, IDENTITY, claimed, delivery, event, in_outb
 from journal.pgbouncer import Pooler, needs_pgbouncer, pooler
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from payments_async.journal import JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal import JournalUnavailable, PostgresJournal, Signal, State
 from payments_async.journal.contract import Outcome
 
 TESTS = Path(__file__).parent.parent
@@ -56,7 +56,7 @@ async def test_whole_sessions(whole: Pooler, schema: str) -> None:
             seen = now
         waiting = asyncio.ensure_future(other.committed(seen, timeout=3600))
         await asyncio.sleep(0)
-        await one.record(Outcome(permit=permit, news=News.ACCEPTED))
+        await one.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         async with asyncio.timeout(60):
             assert seen != await waiting
         assert 1 == (await other.progress(BATCH)).counts["accepted"]

@@ -17,7 +17,7 @@ from journal import postgres
 from journal.factories import BATCH, IDENTITY, claimed, delivery, event, in_outbox, loaded, order, permitted
 from journal.points import IN_A_DATABASE
 
-from payments_async.journal import JournalBehind, JournalLost, JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal import JournalBehind, JournalLost, JournalUnavailable, PostgresJournal, Signal, State
 from payments_async.journal.contract import CRASH_POINTS, Outcome, Permit
 
 TESTS = Path(__file__).parent.parent
@@ -75,7 +75,7 @@ async def test_what_a_killed_process_held_is_taken_over_soon(schema: str) -> Non
         await loaded(journal, 3)
         await journal.hear("shop", [State.ACCEPTED])
         chunk = await in_outbox(journal, 1)
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
         async with holding(schema) as process:
             process.send_signal(signal.SIGSTOP)
             for _ in range(5):  # long enough to be taken for dead by the clock alone
@@ -124,7 +124,7 @@ async def test_a_session_that_was_ended_is_made_anew(schema: str) -> None:
         permit = await permitted(journal, chunk)
         end(sessions("true"))
         assert 1 == (await journal.progress(BATCH)).counts["sending"]
-        await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
+        await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         end(sessions("true"))
         await permitted(journal, chunk, 1)
         progress = await journal.progress(BATCH)
@@ -166,7 +166,7 @@ async def test_a_session_that_is_ended_within_a_commit(schema: str, point: str) 
     async with PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as journal:
         chunk = await claimed(journal)
         armed.append(point)
-        beside = asyncio.ensure_future(journal.leave_pace("worker"))
+        beside = asyncio.ensure_future(journal.withdraw_rate("worker"))
         with pytest.raises(JournalUnavailable):
             await journal.permit(chunk, chunk.orders[0])
         with pytest.raises(JournalUnavailable):
@@ -196,7 +196,7 @@ async def test_a_process_that_stands_still_within_a_commit(schema: str) -> None:
     ):
         chunk = await claimed(still)
         armed.append("commit.begun")
-        beside = asyncio.ensure_future(still.leave_pace("worker"))  # else it would hold nothing yet
+        beside = asyncio.ensure_future(still.withdraw_rate("worker"))  # else it would hold nothing yet
         asking = asyncio.ensure_future(still.permit(chunk, chunk.orders[0]))
         await stands.wait()
         assert isinstance(await other.permit(chunk, chunk.orders[0]), Permit)

@@ -17,9 +17,9 @@ from payments_async.journal import (
     JournalLost,
     JournalReadOnly,
     JournalUnavailable,
-    News,
     NotLookedFor,
     PostgresJournal,
+    Signal,
     State,
 )
 from payments_async.journal.contract import Outcome, Permit
@@ -54,7 +54,7 @@ async def send(journal: PostgresJournal, sent: list[str]) -> None:
                 continue  # whether it was granted is not known: so it is not used
             if isinstance(permit, Permit):
                 sent.append(permit.request_id)
-                accepted = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(held.id))
+                accepted = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(held.id))
                 await anyhow(journal.record, accepted)
         await anyhow(journal.release_chunk, chunk)
 
@@ -147,7 +147,7 @@ async def backup(server: OwnServer, dsn: str, tmp_path: Path) -> AsyncIterator[O
     async with PostgresJournal(dsn) as journal:
         chunk = await journal.claim_chunk(BATCH, "worker")
         assert chunk is not None
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
     await asyncio.to_thread(server.stop)
     yield copy
     copy.remove()
@@ -327,7 +327,7 @@ async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
     try:
         async with PostgresJournal(dsn.replace("//postgres@", "//payer@")) as journal:
             chunk = await claimed(journal)
-            await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+            await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
             assert 1 == (await journal.progress(BATCH)).counts["accepted"]
             await journal.check()
             await journal.open_run("another", IDENTITY)

@@ -8,7 +8,7 @@ import pytest
 from journal import postgres
 from journal.factories import BATCH, claimed, order, permitted
 
-from payments_async.journal import JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal import JournalUnavailable, PostgresJournal, Signal, State
 from payments_async.journal.contract import Outcome, Permit
 
 HOSTILE = {
@@ -59,7 +59,7 @@ async def test_a_database_with_other_settings(database: str, settings: list[str]
         said = "\N{GREEK CAPITAL LETTER DELTA} 50 % \\x00 'paid'"
         permit = permits[0]
         assert isinstance(permit, Permit)
-        await other.record(Outcome(permit=permit, news=News.REJECTED, code=7, message=said))
+        await other.record(Outcome(permit=permit, signal=Signal.REJECTED, code=7, message=said))
         entry = await one.entry(permit.request_id)
         assert entry is not None
         assert (State.REJECTED, said, order(0).amount) == (entry.state, entry.message, entry.amount)
@@ -82,7 +82,7 @@ async def test_a_client_with_other_letters(database: str, monkeypatch: pytest.Mo
         chunk = await claimed(journal)
         said = "\N{GREEK CAPITAL LETTER DELTA}"
         permit = await permitted(journal, chunk)
-        await journal.record(Outcome(permit=permit, news=News.REJECTED, message=said))
+        await journal.record(Outcome(permit=permit, signal=Signal.REJECTED, message=said))
         entry = await journal.entry(permit.request_id)
         assert entry is not None
         assert said == entry.message

@@ -9,7 +9,7 @@ import pytest
 from journal import postgres
 from journal.factories import BATCH, claimed, loaded, permitted
 
-from payments_async.journal import News, PostgresJournal, State
+from payments_async.journal import PostgresJournal, Signal, State
 from payments_async.journal.contract import Outcome
 
 # all numbers that are locked, by those who write and those who live
@@ -69,7 +69,7 @@ async def test_a_stranger_locks_every_number_that_a_journal_does(stranger: Stran
         assert numbers
         for number in numbers:
             stranger.takes(number)
-        await journal.record(Outcome(permit=await permitted(journal, chunk, 1), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, 1), signal=Signal.ACCEPTED))
         async with PostgresJournal(stranger.dsn, busy_timeout=0.5) as other:
             assert 1 == (await other.progress(BATCH)).counts[State.ACCEPTED]
 
@@ -91,7 +91,7 @@ async def test_the_servers_queue_of_notices_is_full(stranger: Stranger) -> None:
         seen = await other.committed(0, timeout=0)
         chunk = await journal.claim_chunk(BATCH, "worker")
         assert chunk is not None
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
         async with asyncio.timeout(60):
             while not (await other.progress(BATCH)).counts[State.ACCEPTED]:
                 seen = await other.committed(seen, timeout=60)

@@ -9,7 +9,7 @@ from journal.factories import delivery, event, in_outbox, order, permitted
 from journal.postgres import OwnServer
 from outbox.desks import until
 
-from payments_async.journal import News, NotMigrated, PostgresJournal, State
+from payments_async.journal import NotMigrated, PostgresJournal, Signal, State
 from payments_async.journal.contract import Outcome
 
 
@@ -40,7 +40,7 @@ async def test_a_namespace_that_was_renamed() -> None:
         mine = await in_outbox(new, 2)
         taken = await journal.claim_chunk(chunk.batch_id, "worker")
         assert taken is not None
-        await journal.record(Outcome(permit=await permitted(journal, taken), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, taken), signal=Signal.ACCEPTED))
         assert (0, 1) == (await new.last_change(), len(await journal.changes_after("shop", 0)))
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
             entry = await journal.lay("shop", order(77), connection)
@@ -51,7 +51,7 @@ async def test_a_namespace_that_was_renamed() -> None:
         # by somebody's hand, who has named no namespace
         do(dsn, "UPDATE before.outbox SET state = 'successful', updated_at = updated_at + 1 WHERE state = 'accepted'")
         assert (0, 2) == (await new.last_change(), len(await journal.changes_after("shop", 0)))
-        await new.record(Outcome(permit=await permitted(new, mine), news=News.ACCEPTED))
+        await new.record(Outcome(permit=await permitted(new, mine), signal=Signal.ACCEPTED))
         assert 1 == len(await new.changes_after("shop", 0))
 
 
@@ -71,9 +71,9 @@ async def test_a_trigger_that_may_not_fire(statement: str) -> None:
         await journal.hear("shop", [State.ACCEPTED])
         chunk = await in_outbox(journal, 2)
         permits = [await permitted(journal, chunk, place) for place in range(2)]
-        await journal.record(Outcome(permit=permits[0], news=News.ACCEPTED))
+        await journal.record(Outcome(permit=permits[0], signal=Signal.ACCEPTED))
         do(dsn, statement, "SET session_replication_role = replica")
-        await journal.record(Outcome(permit=permits[1], news=News.ACCEPTED))
+        await journal.record(Outcome(permit=permits[1], signal=Signal.ACCEPTED))
         told = len(await journal.changes_after("shop", 0))
     with pytest.raises(NotMigrated, match=f"trigger {OFF[statement]} may not fire.*journal migrate --journal"):
         await journal.__aenter__()
@@ -97,7 +97,7 @@ async def test_changes_are_written_where_a_session_replays_another(schema: str) 
     options = "&options=-c%20session_replication_role%3Dreplica"
     async with PostgresJournal(f"{postgres.dsn()}{options}", schema=schema) as journal:
         chunk = await in_outbox(journal, 1)
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
         assert 1 == len(await journal.changes_after("shop", 0))
         assert (await journal.examine()).is_sound
 
@@ -125,7 +125,7 @@ async def test_a_copy_that_follows_by_logical_replication() -> None:
         )
         async with PostgresJournal(server.dsn, state_folder=None) as journal:
             chunk = await in_outbox(journal, 1)
-            await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+            await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
             written = await journal.last_change()
         with psycopg.connect(copy, autocommit=True) as connection:
 

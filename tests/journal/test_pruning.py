@@ -7,7 +7,7 @@ import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, order, permitted, transaction_id
 
 from payments_async._wire.notifications import read_notification
-from payments_async.journal import Journal, News, Pruned, SqliteJournal
+from payments_async.journal import Journal, Pruned, Signal, SqliteJournal
 from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 
 DAY = 86_400.0
@@ -25,7 +25,7 @@ async def test_old_notifications_that_nothing_needs_are_forgotten(journal: Journ
     """With the other words they came in; what they settled stays settled, and its history still tells by what."""
     chunk = await claimed(journal, 1)
     await journal.record(
-        Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED, transaction_id=transaction_id(0))
+        Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED, transaction_id=transaction_id(0))
     )
     for number in (0, 50, 51):
         for body in (b"{}", b"{ }"):
@@ -53,7 +53,7 @@ async def test_what_something_open_needs_is_kept_whatever_its_age(journal: Journ
     newest = await take(journal, 52)
     clock.pass_(1000 * DAY)
     assert Pruned() == await journal.prune_inbox(older_than=DAY)
-    await journal.record(Outcome(permit=permits[2], news=News.REJECTED))
+    await journal.record(Outcome(permit=permits[2], signal=Signal.REJECTED))
     assert Pruned(events=1) == await journal.prune_inbox(older_than=DAY)
     assert newest.event_id < (await take(journal, 53)).event_id
 

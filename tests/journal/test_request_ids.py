@@ -17,21 +17,21 @@ from journal.factories import BATCH, IDENTITY, Clock, delivery, event, in_outbox
 from payments_async import PayoutOrder
 from payments_async._values.request_ids import plain_id
 from payments_async.journal import (
-    Adoption,
     HeldElsewhere,
     Journal,
-    News,
     OrdersArchived,
     OrdersDiffer,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.journal.contract import Evidence, Outcome
 
 SHOP = "shop"
-MEANT = Adoption(who="Grace", why="two branches")
+MEANT = TakeoverAuthorisation(who="Grace", why="two branches")
 ALIKE = [("Voucher-17", "voucher-17"), ("\u00c9a-1", "\u00e9a-1"), ("\uff30\uff21\uff39-1", "pay-1")]
-Way = Callable[[Journal, PayoutOrder], Coroutine[Any, Any, object]]
+Pipeline = Callable[[Journal, PayoutOrder], Coroutine[Any, Any, object]]
 
 
 def named(request_id: str, number: int = 1) -> PayoutOrder:
@@ -60,13 +60,13 @@ async def load_into_the_outbox(journal: Journal, one: PayoutOrder) -> object:
     return await journal.load(batch, [one], owner="loader")
 
 
-WAYS: list[Way] = [put, load, load_into_the_outbox]
+WAYS: list[Pipeline] = [put, load, load_into_the_outbox]
 
 
 @pytest.mark.parametrize("first", WAYS)
 @pytest.mark.parametrize("second", WAYS)
 async def test_the_second_of_two_ids_that_differ_in_letters_alone_is_refused(
-    journal: Journal, first: Way, second: Way
+    journal: Journal, first: Pipeline, second: Pipeline
 ) -> None:
     """The second one is not written down, whichever way each of them came, in every alphabet."""
     for one, other in ALIKE:
@@ -98,7 +98,7 @@ async def test_one_batch_with_an_id_in_two_spellings(journal: Journal) -> None:
 async def test_what_has_left_for_an_archive_is_known_in_any_letters(journal: Journal, clock: Clock) -> None:
     """A second order under its id is refused."""
     chunk = await in_outbox(journal, 1)
-    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.REJECTED))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.REJECTED))
     clock.pass_(1e7)
     archive = await journal.begin_archive("file", who="Grace", why="old")
     async for page in journal.old_orders(older_than=1e6):
@@ -111,7 +111,7 @@ async def test_what_has_left_for_an_archive_is_known_in_any_letters(journal: Jou
 
 
 @pytest.mark.parametrize("second", WAYS)
-async def test_an_id_that_another_journal_of_this_machine_holds(opens: Opens, tmp_path: Path, second: Way) -> None:
+async def test_an_id_that_another_journal_of_this_machine_holds(opens: Opens, tmp_path: Path, second: Pipeline) -> None:
     """The second journal refuses it in whatever letters: what this machine remembers is known by the same key."""
     async with SqliteJournal(tmp_path / "first.db") as first:
         await put(first, named("Voucher-17"))
@@ -136,7 +136,7 @@ async def test_what_an_older_version_has_registered(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_notification_in_other_letters_is_about_the_order(
-    journal: Journal, way: Way, *, is_first: bool
+    journal: Journal, way: Pipeline, *, is_first: bool
 ) -> None:
     """Nobody here has sent the order that it names: a person has to look, whichever of both came first."""
     told = attrs.evolve(event(0, 1), request_id="VOUCHER-17")
@@ -157,11 +157,11 @@ async def test_what_a_list_has_shown_in_other_letters_is_not_sent(journal: Journ
         source="list",
         request_id="\u00e9a-1",
         transaction_id=transaction_id(),
-        news=News.LOOKED_UP_SUCCESSFUL,
+        signal=Signal.LOOKED_UP_SUCCESSFUL,
         amount=order().amount,
         currency="UGX",
     )
-    await journal.note_sightings([seen])
+    await journal.note_observed([seen])
     await put(journal, named("\u00c9a-1"))
     entry = await journal.entry("\u00c9a-1")
     assert entry is not None
@@ -173,7 +173,7 @@ async def test_evidence_in_other_letters_is_about_the_order(journal: Journal) ->
     await put(journal, named("Voucher-17"))
     finding = await journal.apply_evidence(
         Evidence(
-            news=News.LOOKED_UP_SUCCESSFUL,
+            signal=Signal.LOOKED_UP_SUCCESSFUL,
             source="list",
             request_id="VOUCHER-17",
             transaction_id=transaction_id(),

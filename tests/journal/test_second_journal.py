@@ -10,16 +10,16 @@ from journal.conftest import Home
 from journal.factories import BATCH, IDENTITY, orders
 
 from payments_async.journal import (
-    Adoption,
     ApprovalRule,
     Journal,
     NotApproved,
     SecondJournal,
     Signature,
     SqliteJournal,
+    TakeoverAuthorisation,
 )
 
-WORD = Adoption(who="Ann", why="two departments")
+WORD = TakeoverAuthorisation(who="Ann", why="two departments")
 SECOND = "december"
 
 

@@ -31,8 +31,8 @@ from payments_async.journal import (
     JournalReadOnly,
     JournalTooNew,
     JournalUnavailable,
-    News,
     NotAJournal,
+    Signal,
     SqliteJournal,
     State,
 )
@@ -199,7 +199,7 @@ async def test_a_full_database(path: Path) -> None:
             try:
                 permit = await journal.permit(chunk, held)
                 assert isinstance(permit, Permit)
-                await journal.record(Outcome(permit=permit, news=News.UNKNOWN, message="x" * 2000))
+                await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN, message="x" * 2000))
             except JournalFull:
                 full = True
                 break
@@ -454,7 +454,7 @@ async def test_a_restored_backup_is_quarantined(path: Path, way: str) -> None:
     async with SqliteJournal(path) as journal:
         chunk = await journal.claim_chunk(BATCH, "worker")
         assert chunk is not None
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
     if way == "put in its place":
         path.unlink()  # noqa: ASYNC240
     path.write_bytes(backup)  # noqa: ASYNC240

@@ -34,7 +34,7 @@ async def work(journal, chunk, held, world):
             return
         world.write(permit.request_id + "\\n")
         world.flush()
-        last = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(permit.id))
+        last = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(permit.id))
     if last:
         await journal.record(last)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from journal.factories import BATCH, IDENTITY, claimed, loaded, missed, order, permitted, swept
 
-from payments_async.journal import JournalLost, News, NotLookedFor, SqliteJournal
+from payments_async.journal import JournalLost, NotLookedFor, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome
 
 
@@ -32,7 +32,7 @@ async def test_the_mark_alone_tells_that_a_file_forgot(path: Path) -> None:
     async with SqliteJournal(path, state_folder=None) as journal:
         chunk = await journal.claim_chunk(BATCH, "worker")
         assert chunk is not None
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
     path.write_bytes(backup)  # noqa: ASYNC240
     assert await is_quarantined(path)
 
@@ -57,7 +57,7 @@ async def test_writing_an_order_off_does_not_lift_its_quarantine(path: Path) -> 
         await permitted(journal, chunk)
     shutil.copyfile(path, copy)
     async with SqliteJournal(copy) as journal:
-        await journal.park(order(0).request_id, detail="two sweeps")
+        await journal.park(order(0).request_id, detail="two list scans")
         await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
         assert 1 == (await journal.run(BATCH)).quarantined
         assert await journal.claim_chunk(BATCH, "worker") is None

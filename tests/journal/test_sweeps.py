@@ -12,7 +12,7 @@ from journal.conftest import Opens
 from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, missed, order, orders, permitted, swept
 
 from payments_async import PayoutOrder
-from payments_async.journal import Journal, News, NotLookedFor, SqliteJournal, State
+from payments_async.journal import Journal, NotLookedFor, Signal, SqliteJournal, State
 from payments_async.journal.contract import Outcome
 
 READ = {
@@ -39,10 +39,10 @@ async def test_a_list_that_was_read(journal: Journal, how: str) -> None:
 async def test_a_list_that_is_still_being_read(journal: Journal) -> None:
     """Whoever reads it may be killed: it counts for nobody."""
     await loaded(journal)
-    await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 13))
+    await journal.begin_list_scan(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 13))
     assert (False, False) == (await journal.is_looked_for(BATCH), await journal.is_looked_for())
-    (sweep,) = await journal.sweeps(BATCH)
-    assert (None, "it was broken off", False) == (sweep.ended, sweep.problem, sweep.is_complete)
+    (scan,) = await journal.list_scans(BATCH)
+    assert (None, "it was broken off", False) == (scan.ended, scan.problem, scan.is_complete)
 
 
 async def test_any_list_that_was_read_dispels_the_doubt_about_a_new_journal(journal: Journal) -> None:
@@ -56,19 +56,19 @@ async def test_any_list_that_was_read_dispels_the_doubt_about_a_new_journal(jour
 async def test_a_year_of_sweeps(journal: Journal) -> None:
     """The latest are told of, however many there were, so that nobody who asks needs more memory each day."""
     await loaded(journal)
-    made = [await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 2)) for _ in range(1005)]
+    made = [await journal.begin_list_scan(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 2)) for _ in range(1005)]
     for batch in (BATCH, None):
-        told = await journal.sweeps(batch)
+        told = await journal.list_scans(batch)
         assert (1000, made[5].id, made[-1].id) == (len(told), told[0].id, told[-1].id)
 
 
 async def test_the_record_of_a_sweep(journal: Journal, clock: Clock) -> None:
     """It keeps the days, what was seen, what that took and when."""
     await loaded(journal)
-    begun = await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 13))
+    begun = await journal.begin_list_scan(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 13))
     clock.pass_(7.0)
     await swept(journal, rows=12, requests=2)
-    first, last = await journal.sweeps()
+    first, last = await journal.list_scans()
     assert begun.id == first.id
     assert (BATCH, 12, 2, 1_000_007.0, True) == (last.batch_id, last.rows, last.requests, last.begun, last.is_complete)
     assert (date(1970, 1, 1), date(2100, 1, 1)) == (last.since, last.until)
@@ -151,8 +151,8 @@ async def test_what_lifting_asks_is_what_parking_asks(tmp_path: Path, clock: Clo
             (0.0, 0, 900.0), (899.0, 0, 959.0), (1.0, 1, 960.0), (59.0, 1, 1019.0), (1.0, None, None)
         ):  # fmt: skip
             clock.pass_(pause)
-            begun = await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(2100, 1, 1))
-            await journal.end_sweep(attrs.evolve(begun, counted=True, clean=True, problem=None))
+            begun = await journal.begin_list_scan(BATCH, since=date(1970, 1, 1), until=date(2100, 1, 1))
+            await journal.end_list_scan(attrs.evolve(begun, counted=True, clean=True, problem=None))
             awaits = (await journal.run(BATCH)).awaits
             told = None if awaits is None else (awaits.lists, awaits.due() - found)
             assert told == (None if lists is None else (lists, due)), pause
@@ -223,9 +223,9 @@ async def test_a_list_that_was_begun_before_the_copy_was_noticed_does_not_count(
     path = tmp_path / "journal.db"
     async with SqliteJournal(path) as journal:
         await loaded(journal)
-        begun = await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(2100, 1, 1))
+        begun = await journal.begin_list_scan(BATCH, since=date(1970, 1, 1), until=date(2100, 1, 1))
     async with SqliteJournal(await copied(path, "copy.db")) as journal:
-        await journal.end_sweep(attrs.evolve(begun, counted=True, clean=True, problem=None))
+        await journal.end_list_scan(attrs.evolve(begun, counted=True, clean=True, problem=None))
         assert not await journal.is_looked_for(BATCH)
 
 
@@ -234,7 +234,7 @@ async def test_a_copy_of_a_journal_whose_batches_are_all_done_is_in_doubt_too(tm
     path = tmp_path / "journal.db"
     async with SqliteJournal(path) as journal:
         chunk = await claimed(journal, 1)
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
         await journal.release_chunk(chunk)
         await swept(journal)
         assert await journal.is_looked_for()
@@ -247,16 +247,16 @@ async def test_the_first_of_several_permits(opens: Opens, clock: Clock) -> None:
     """An order that was written off was sent when it was first sent, and may have arrived then."""
     async with opens() as journal:
         chunk = await claimed(journal)
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
         clock.pass_(10.0)
-        await journal.record(Outcome(permit=await permitted(journal, chunk, 1), news=News.REJECTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk, 1), signal=Signal.REJECTED))
         await journal.release_chunk(chunk)
-        await journal.park(order(0).request_id, detail="two sweeps")
+        await journal.park(order(0).request_id, detail="two list scans")
         await journal.write_off(order(0).request_id, who="Ann", why="not on the statement")
         clock.pass_(86_400.0)
         again = await journal.claim_chunk(BATCH, "worker")
         assert again is not None
-        await journal.record(Outcome(permit=await permitted(journal, again), news=News.UNKNOWN))
+        await journal.record(Outcome(permit=await permitted(journal, again), signal=Signal.UNKNOWN))
         since = journal.sent_since
         assert 1_000_000.0 == await since(BATCH, (State.UNKNOWN, State.REJECTED))
         assert 1_000_010.0 == await since(None, (State.REJECTED,))

@@ -15,13 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from journal.factories import BATCH, Clock, delivery, event, loaded, transaction_id
 
-from payments_async.journal import Journal, News, SqliteJournal, State
+from payments_async.journal import Journal, Signal, SqliteJournal, State
 from payments_async.journal._statements import _permits
-from payments_async.journal.contract import Chunk, ClaimedOrder, Finding, NotPermitted, Outcome, Permit
+from payments_async.journal.contract import Chunk, ClaimedOrder, NotPermitted, Outcome, Permit, TransitionResult
 
 COUNT = 30
 MOST = 6  # orders of one round
-ENDS = st.sampled_from([News.ACCEPTED, News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT])
+ENDS = st.sampled_from([Signal.ACCEPTED, Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT])
 AT_TIMES = st.sampled_from([False, False, False, True])
 
 
@@ -44,7 +44,7 @@ class Round(NamedTuple):
 
     fresh: int
     again: list[int]
-    answers: list[News]
+    answers: list[Signal]
     in_time: bool = True
     named: bool = False
     late: bool = False
@@ -60,7 +60,7 @@ ROUNDS = st.lists(
         Round,
         fresh=st.integers(1, MOST),
         again=st.one_of(st.just([]), st.just([]), st.lists(st.integers(0, MOST), max_size=3)),
-        answers=st.one_of(st.just([News.ACCEPTED] * MOST), st.lists(ENDS, min_size=MOST, max_size=MOST)),
+        answers=st.one_of(st.just([Signal.ACCEPTED] * MOST), st.lists(ENDS, min_size=MOST, max_size=MOST)),
         in_time=AT_TIMES.map(lambda rare: not rare),
         **dict.fromkeys(("named", "late", "taken_over", "astray", "worded", "written_off", "alone"), AT_TIMES),
     ),
@@ -80,12 +80,12 @@ class Desk:
         self.claimed: Sequence[ClaimedOrder] = ()  # as they were at first
         self.open: list[Permit] = []
         self.past: list[Permit] = []
-        self.results: list[Permit | NotPermitted | Finding] = []
+        self.results: list[Permit | NotPermitted | TransitionResult] = []
         self.asked = 0
         self.events = 0
         self.others = 0
 
-    async def prepare(self, given_: Round) -> list[Coroutine[Any, Any, Permit | NotPermitted | Finding]]:
+    async def prepare(self, given_: Round) -> list[Coroutine[Any, Any, Permit | NotPermitted | TransitionResult]]:
         """What one round asks for: orders of the chunk, each with the outcome of a permit of the round before."""
         assert self.chunk is not None
         lost = self.chunk
@@ -110,12 +110,12 @@ class Desk:
         outcomes = [
             Outcome(
                 permit=permit,
-                news=news,
-                transaction_id=transaction_id(permit.id) if news is News.ACCEPTED else None,
+                signal=signal,
+                transaction_id=transaction_id(permit.id) if signal is Signal.ACCEPTED else None,
                 code=7 if given_.worded else None,
-                message="words" if given_.worded or news is not News.ACCEPTED else None,
+                message="words" if given_.worded or signal is not Signal.ACCEPTED else None,
             )
-            for permit, news in zip(ended, given_.answers, strict=False)
+            for permit, signal in zip(ended, given_.answers, strict=False)
         ]
         if given_.written_off:
             async for entry in self.journal.entries(BATCH, State.UNKNOWN):
@@ -139,7 +139,7 @@ class Desk:
         assert chunk is not None
         return chunk
 
-    def note(self, results: Sequence[Permit | NotPermitted | Finding]) -> None:
+    def note(self, results: Sequence[Permit | NotPermitted | TransitionResult]) -> None:
         """What was granted is open until the next round."""
         self.open = [result for result in results if isinstance(result, Permit)]
         self.past += self.open
@@ -183,11 +183,11 @@ def each_by_itself() -> Iterator[None]:
 
 # the answer to a first attempt comes while the second is under way; a notification came first; an answer has words
 @pytest.mark.slow
-@example(rounds=[Round(1, [], []), Round(1, [0], [News.NOT_SENT]), Round(1, [], [News.ACCEPTED], late=True)])
-@example(rounds=[Round(1, [], []), Round(1, [], [News.ACCEPTED], named=True)])
-@example(rounds=[Round(1, [], []), Round(1, [], [News.REJECTED], worded=True)])
-@example(rounds=[Round(3, [], []), Round(1, [], [News.ACCEPTED, News.REJECTED, News.UNKNOWN], alone=True)])
-@example(rounds=[Round(2, [], []), Round(1, [], [News.ACCEPTED] * 2, named=True, alone=True)])
+@example(rounds=[Round(1, [], []), Round(1, [0], [Signal.NOT_SENT]), Round(1, [], [Signal.ACCEPTED], late=True)])
+@example(rounds=[Round(1, [], []), Round(1, [], [Signal.ACCEPTED], named=True)])
+@example(rounds=[Round(1, [], []), Round(1, [], [Signal.REJECTED], worded=True)])
+@example(rounds=[Round(3, [], []), Round(1, [], [Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN], alone=True)])
+@example(rounds=[Round(2, [], []), Round(1, [], [Signal.ACCEPTED] * 2, named=True, alone=True)])
 @given(rounds=ROUNDS)
 @settings(max_examples=40, deadline=None)
 def test_permits_asked_for_side_by_side_are_those_asked_for_apart(rounds: list[Round]) -> None:
@@ -202,7 +202,7 @@ async def test_permits_asked_for_side_by_side_do_share_statements() -> None:
     """Two rounds of 6 orders, which would be 12 permits and 6 outcomes, each by itself."""
     passed: list[str] = []
     first = Round(6, [], [])
-    second = Round(6, [], [News.ACCEPTED] * 5 + [News.REJECTED])
+    second = Round(6, [], [Signal.ACCEPTED] * 5 + [Signal.REJECTED])
     await asked([first, second], side_by_side=True, passed=passed.append)
     assert passed.count("permit.begun") <= 6
     assert passed.count("permit.after_recorded") <= 3
@@ -212,7 +212,7 @@ async def test_ends_written_down_side_by_side_do_share_statements() -> None:
     """Six answers with no next order to ask for: as many commits, or a few where the machine is slow."""
     passed: list[str] = []
     await asked(
-        [Round(6, [], []), Round(1, [], [News.ACCEPTED] * 6, alone=True)], side_by_side=True, passed=passed.append
+        [Round(6, [], []), Round(1, [], [Signal.ACCEPTED] * 6, alone=True)], side_by_side=True, passed=passed.append
     )
     assert passed.count("record.begun") <= 2
 

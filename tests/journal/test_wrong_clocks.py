@@ -11,7 +11,7 @@ from journal.conftest import Home
 from journal.places import AHEAD, DAY, DatedClock, Place, opener
 
 from payments_async.bulk import run_batch
-from payments_async.journal import News
+from payments_async.journal import Signal
 from payments_async.journal._records import GRACE, LISTS
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.outbox import Outbox
@@ -88,12 +88,12 @@ async def test_a_list_read_while_the_clock_was_ahead_ends_the_search_for_no_reje
         await here.pass_(3600.0)
         await here.send(2)
         assert "rejected" == await here.state(2)
-        before = await here.journal.sweeps()
+        before = await here.journal.list_scans()
         await here.pass_(3600.0)
         await here.look()
-        (sweep,) = (await here.journal.sweeps())[len(before) :]
+        (scan,) = (await here.journal.list_scans())[len(before) :]
         assert (True, 1) == (before[-1].is_complete, len(before))
-        assert sweep.since <= datetime.fromtimestamp(await here.sent_at(2), UTC).date()
+        assert scan.since <= datetime.fromtimestamp(await here.sent_at(2), UTC).date()
 
 
 @asynccontextmanager
@@ -146,7 +146,7 @@ async def test_an_order_of_a_moment_that_is_yet_to_come_is_not_parked_and_it_say
         assert chunk is not None
         permit = await here.journal.permit(chunk, chunk.orders[0])
         assert isinstance(permit, Permit)
-        await here.journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+        await here.journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
         here.wrong = 0.0
         await here.send(1)
         await here.pass_(DAY)

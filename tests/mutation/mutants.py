@@ -41,7 +41,7 @@ SETTLING = "outbox/_settling.py"
 RUN = "outbox/_run.py"
 SENDING = "outbox/_sending.py"
 STANDING = "outbox/_standing.py"
-CREW = "outbox/_crew.py"
+CREW = "outbox/_worker_pool.py"
 LEASES = "outbox/_leases.py"
 DISPATCHING = "_values/dispatching.py"
 DELIVERIES = f"{_STATEMENTS}/_deliveries.py"
@@ -54,7 +54,7 @@ REPLIES = "_wire/replies.py"
 IDS = "_values/request_ids.py"
 SENDERS = "ipn/_senders.py"
 CONFIRM = "ipn/_confirm.py"
-INBOX = "ipn/_with_inbox.py"
+INBOX = "ipn/_durable.py"
 
 
 class Mutant(NamedTuple):
@@ -200,8 +200,8 @@ MUTANTS = (
         "takeover-plans-again",
         PERMITS,
         "an expired lease never makes an order planned again",
-        "        change(commit, row, verdict.state)\n        evidence = Evidence(news=News.LEASE_EXPIRED",
-        "        change(commit, row, State.PLANNED)\n        evidence = Evidence(news=News.LEASE_EXPIRED",
+        "        change(commit, row, verdict.state)\n        evidence = Evidence(signal=Signal.LEASE_EXPIRED",
+        "        change(commit, row, State.PLANNED)\n        evidence = Evidence(signal=Signal.LEASE_EXPIRED",
     ),
     Mutant(
         "claim-believes-leases-ahead",
@@ -463,22 +463,22 @@ MUTANTS = (
         "end-without-amount",
         WEIGHING,
         "an end without an amount needs a confirmed transaction",
-        "        if evidence.news in _SETTLING and not is_same:\n",
+        "        if evidence.signal in _SETTLING and not is_same:\n",
         "        if False:\n",
     ),
     Mutant(
         "contradicted-is-planned",
         WEIGHING,
         "a planned order that something contradicts is parked",
-        "Verdict(State.PARKED if parks or row.state is State.PLANNED else row.state, conflict=True)",
-        "Verdict(State.PARKED if parks else row.state, conflict=True)",
+        "Transition(State.PARKED if parks or row.state is State.PLANNED else row.state, conflict=True)",
+        "Transition(State.PARKED if parks else row.state, conflict=True)",
     ),
     Mutant(
         "answer-without-sent-before",
         WEIGHING,
         "an answer is weighed with what may have been carried out before",
-        "next_state(row.state, news, sent_before=bool(row.sent_before), unsent=unsent)",
-        "next_state(row.state, news, sent_before=False, unsent=unsent)",
+        "next_state(row.state, signal, sent_before=bool(row.sent_before), unsent=unsent)",
+        "next_state(row.state, signal, sent_before=False, unsent=unsent)",
     ),
     Mutant(
         "unsent-by-any-proof",
@@ -498,22 +498,22 @@ MUTANTS = (
         "takeover-proof-of-an-answer",
         EVIDENCE,
         "a late proof counts only where the takeover was the last thing to move the order",
-        "return turns[-1:] == [News.LEASE_EXPIRED] and is_silent(",
+        "return turns[-1:] == [Signal.LEASE_EXPIRED] and is_silent(",
         "return is_silent(",
     ),
     Mutant(
         "takeover-proof-though-told",
         EVIDENCE,
         "a late proof does not count where evidence speaks of the order",
-        "return not is_told and _SILENT.issuperset(News(news) for (news,) in told)",
+        "return not is_told and _SILENT.issuperset(Signal(signal) for (signal,) in told)",
         "return not is_told",
     ),
     Mutant(
         "takeover-proof-though-notified",
         EVIDENCE,
         "a late proof does not count where a notification names the order",
-        "return not is_told and _SILENT.issuperset(News(news) for (news,) in told)",
-        "return _SILENT.issuperset(News(news) for (news,) in told)",
+        "return not is_told and _SILENT.issuperset(Signal(signal) for (signal,) in told)",
+        "return _SILENT.issuperset(Signal(signal) for (signal,) in told)",
     ),
     Mutant(
         "takeover-proof-after-quarantine",
@@ -674,7 +674,7 @@ MUTANTS = (
         "answer-brought-as-evidence",
         EVIDENCE,
         "only the permit's holder says how an attempt ended",
-        "    if evidence.news not in EVIDENCE:\n",
+        "    if evidence.signal not in EVIDENCE:\n",
         "    if False:\n",
     ),
     Mutant(
@@ -773,8 +773,8 @@ MUTANTS = (
         "cancels-what-was-sent-before",
         EVIDENCE,
         "an order that was sent before is parked when it is cancelled",
-        "    verdict = next_state(row.state, News.CANCELLED, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row))",
-        "    verdict = next_state(row.state, News.CANCELLED)",
+        "    verdict = next_state(row.state, Signal.CANCELLED, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row))",
+        "    verdict = next_state(row.state, Signal.CANCELLED)",
     ),
     Mutant(
         "lift-alone",
@@ -1141,7 +1141,7 @@ MUTANTS = (
         "awaits-a-list-without-ours",
         HISTORY,
         "a list counts that shows an order of ours, and all that the service counts",
-        "CLEAN if sweep.clean and sweep.is_whole and _may_count",
+        "CLEAN if scan.clean and scan.is_whole and _may_count",
         "CLEAN if _may_count",
     ),
     Mutant(
@@ -1211,7 +1211,7 @@ MUTANTS = (
         "parks-what-is-listed",
         ABSENCES,
         "lists count in a row: one that shows the order begins anew",
-        "            if order.listed == window.sweeps:\n                self.of.pop",
+        "            if order.listed == window.list_scans:\n                self.of.pop",
         "            if False:\n                self.of.pop",
     ),
     Mutant(
@@ -1479,7 +1479,7 @@ MUTANTS = (
         "quarantine-keeps-lists",
         QUARANTINE,
         "lists of before a quarantine do not count",
-        "    void_sweeps(commit)  # those that are done",
+        "    void_list_scans(commit)  # those that are done",
         "    # those that are done",
     ),
     Mutant(
@@ -1665,15 +1665,15 @@ MUTANTS = (
         "permit-tried-twice",
         CREW,
         "one permit is one try",
-        "crew.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)",
-        "crew.executor.execute(call, may_leave=may_leave)",
+        "pool.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)",
+        "pool.executor.execute(call, may_leave=may_leave)",
     ),
     Mutant(
         "broken-off-is-unsent",
         CREW,
         "a try that was broken off after it left is unknown",
-        "news = News.UNKNOWN if left else News.NOT_SENT\n",
-        "news = News.NOT_SENT\n",
+        "signal = Signal.UNKNOWN if left else Signal.NOT_SENT\n",
+        "signal = Signal.NOT_SENT\n",
     ),
     Mutant(
         "written-as-if-new",

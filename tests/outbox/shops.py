@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from journal.factories import IDENTITY, order, orders
 
-from payments_async.journal import Journal, News
+from payments_async.journal import Journal, Signal
 from payments_async.journal.contract import Evidence
 
 SHOP = "shop"
@@ -18,12 +18,16 @@ async def stocked(journal: Journal, count: int) -> None:
     await journal.load(SHOP, orders(count, batch=SHOP), owner="loader")
 
 
-async def found(journal: Journal, numbers: Iterable[int], news: News = News.ACCEPTED) -> None:
+async def found(journal: Journal, numbers: Iterable[int], signal: Signal = Signal.ACCEPTED) -> None:
     """Evidence about these orders."""
     for number in numbers:
         about = order(number, batch=SHOP)
         await journal.apply_evidence(
             Evidence(
-                news=news, source="record", request_id=about.request_id, amount=about.amount, currency=about.currency
+                signal=signal,
+                source="record",
+                request_id=about.request_id,
+                amount=about.amount,
+                currency=about.currency,
             )
         )

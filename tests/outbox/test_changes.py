@@ -19,7 +19,7 @@ import pytest_asyncio
 from journal.factories import order
 from outbox.shops import SHOP, found, stocked
 
-from payments_async.journal import Entry, News, SqliteJournal, State
+from payments_async.journal import Entry, Signal, SqliteJournal, State
 from payments_async.journal.contract import Backlog
 from payments_async.outbox import HandlerPolicy
 from payments_async.outbox._changes import ChangeHandlers
@@ -108,8 +108,8 @@ async def test_a_handler_is_told_of_the_changes_it_hears_of(journal: SqliteJourn
     assert told is dispatcher.on(State.SUCCESSFUL, State.REVERSED)(told)
     async with running(dispatcher):
         await found(journal, [1, 2])
-        await found(journal, [1], News.LOOKED_UP_SUCCESSFUL)
-        await found(journal, [1], News.LOOKED_UP_REVERSED)
+        await found(journal, [1], Signal.LOOKED_UP_SUCCESSFUL)
+        await found(journal, [1], Signal.LOOKED_UP_REVERSED)
         dispatcher.wake()
         entries = await told.until(2)
         await over(journal)
@@ -333,7 +333,7 @@ async def test_a_handler_that_is_registered_late_hears_from_then_on(journal: Sql
             await found(journal, [number])
             number += 1
             await asyncio.sleep(0)
-        await found(journal, [2], News.LOOKED_UP_SUCCESSFUL)
+        await found(journal, [2], Signal.LOOKED_UP_SUCCESSFUL)
         await late.until(1)
         await over(journal)
     assert request_id(1) not in {entry.request_id for entry in early.entries}

@@ -74,5 +74,5 @@ async def test_a_process_without_a_network(tmp_path: Path) -> None:
 
 async def _hears_nothing(outbox: Outbox) -> bool:
     await asyncio.sleep(0)
-    crew = outbox._sender.crew
-    return crew is not None and crew.pace.silent_since is not None
+    pool = outbox._sender.pool
+    return pool is not None and pool.pace.silent_since is not None

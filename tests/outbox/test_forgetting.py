@@ -19,13 +19,13 @@ from outbox.desks import A_MINUTE, desk, until
 
 from payments_async.bulk import lift_quarantine, reconcile
 from payments_async.journal import (
-    Adoption,
     HeldElsewhere,
     JournalBehind,
     JournalUnavailable,
     NotLookedFor,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
@@ -131,9 +131,9 @@ async def test_a_folder_that_was_put_back_within_a_minute_on_a_machine_that_forg
             for number in (WAITING, AFTER, 7):
                 assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
         async with opened(sandbox, path, state_folder=tmp_path / "another") as (journal, outbox):
-            looks = len(await journal.sweeps("outbox"))
+            looks = len(await journal.list_scans("outbox"))
             await outbox.pay(payout(8), timeout=A_MINUTE)
-            assert (True, looks) == (await journal.is_known_here("outbox"), len(await journal.sweeps("outbox")))
+            assert (True, looks) == (await journal.is_known_here("outbox"), len(await journal.list_scans("outbox")))
         assert [] == sandbox.duplicates()
         assert 5 == len(sandbox.ledger)
 
@@ -192,14 +192,14 @@ async def test_a_machine_that_stood_still(tmp_path: Path, monkeypatch: pytest.Mo
         Outbox(payments, journal, settles=False, now=lambda: time.time() + ahead) as outbox,
     ):
         await outbox.pay(payout(0), timeout=A_MINUTE)
-        looks = len(await journal.sweeps("outbox"))
+        looks = len(await journal.list_scans("outbox"))
         ahead = 300.0
         await until(partial(_looks, journal), looks + 1)
         assert "accepted" == (await outbox.pay(payout(1), timeout=A_MINUTE)).state
 
 
 async def _looks(journal: SqliteJournal) -> int:
-    return len([sweep for sweep in await journal.sweeps("outbox") if sweep.is_complete])
+    return len([scan for scan in await journal.list_scans("outbox") if scan.is_complete])
 
 
 async def test_an_order_put_before_the_list_was_read(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ async def test_an_order_that_no_list_shows_yet(tmp_path: Path) -> None:
                 await outbox.put(payout(AFTER))
             with pytest.raises(HeldElsewhere, match="this very journal"):
                 await outbox.pay(payout(AFTER))
-            adoption = Adoption(who="Ann", why="it was paused")
+            adoption = TakeoverAuthorisation(who="Ann", why="it was paused")
             assert "unknown" == (await outbox.put(payout(AFTER), adoption=adoption)).state
             assert "unknown" == (await outbox.put(payout(AFTER))).state
         assert [] == sandbox.duplicates()
@@ -258,7 +258,7 @@ class DiedPut:
 
 async def test_an_adoption_that_died_with_its_process(tmp_path: Path) -> None:
     """The machine has heard of it, and the journal has not: the order is refused as before, until it is adopted."""
-    path, died, ann = tmp_path / "journal.db", DiedPut(), Adoption(who="Ann", why="it was paused")
+    path, died, ann = tmp_path / "journal.db", DiedPut(), TakeoverAuthorisation(who="Ann", why="it was paused")
     async with Sandbox() as sandbox:
         async with opened(sandbox, path) as (_, outbox):
             await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
@@ -375,7 +375,9 @@ async def test_two_journals_of_one_machine(tmp_path: Path) -> None:
     async with Sandbox() as sandbox:
         async with (
             opened(sandbox, tmp_path / "one.db") as (_, one),
-            opened(sandbox, tmp_path / "other.db", second_journal=Adoption(who="Ann", why="two shops")) as (_, other),
+            opened(
+                sandbox, tmp_path / "other.db", second_journal=TakeoverAuthorisation(who="Ann", why="two shops")
+            ) as (_, other),
         ):
             results = await asyncio.gather(
                 *(where.pay(payout(number), timeout=A_MINUTE) for number in range(20) for where in (one, other)),

@@ -12,7 +12,7 @@ from bulk.worlds import payout
 from outbox.desks import Desk, desk
 from outbox.waiting import waiting
 
-from payments_async.journal import News, State
+from payments_async.journal import Signal, State
 from payments_async.journal.contract import Evidence
 from payments_async.outbox import Outbox
 
@@ -88,7 +88,7 @@ async def test_somebody_waits_for_an_order_that_is_damaged(tmp_path: Path) -> No
         with here.outbox._listener.hearing(paid.request_id):
             damage(tmp_path / "journal.db", 0, BODY)
             seen = Evidence(
-                news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id=paid.request_id, amount=paid.amount,
+                signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", request_id=paid.request_id, amount=paid.amount,
                 transaction_id=paid.transaction_id,
             )  # fmt: skip
             assert State.SUCCESSFUL == (await here.journal.apply_evidence(seen)).state

@@ -17,14 +17,14 @@ from outbox.desks import A_MINUTE
 
 from payments_async import PaymentsSession
 from payments_async.bulk import Fuse, RunProgress, lift_quarantine, reconcile, run_batch, write_off_all
-from payments_async.journal import Adoption, HeldElsewhere, NotLookedFor, SqliteJournal
+from payments_async.journal import HeldElsewhere, NotLookedFor, SqliteJournal, TakeoverAuthorisation
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Quirks, Sandbox
 
 COUNT, KNOWN = 12, 3  # orders in all, and those that the backup knows to be sent
 LATE = [0, 3, 5, 8]  # readings after which a transaction is listed
 _MOST = 20  # times that an operator reconciles
-WORD = Adoption(who="A. Clerk", why="the disk burnt")
+WORD = TakeoverAuthorisation(who="A. Clerk", why="the disk burnt")
 MEMORY = {"remembered": "state", "forgotten": "another"}
 
 

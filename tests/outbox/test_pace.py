@@ -18,9 +18,9 @@ from outbox.desks import A_MINUTE, desk, until
 from payments_async.bulk import run_batch
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import SqliteJournal, State
-from payments_async.journal.contract import SharedPace
+from payments_async.journal.contract import SharedRate
 from payments_async.outbox import Outbox
-from payments_async.outbox._brakes import Pace
+from payments_async.outbox._brakes import Backoff
 from payments_async.sandbox import Fault, Sandbox
 
 NEXT_YEAR = 0.00001  # orders a second: after the first one, none in this test
@@ -59,19 +59,19 @@ async def is_there(one: Process, number: int) -> bool:
 
 async def holds(one: Process) -> bool:
     """Whether it has heard that nothing is to be sent."""
-    assert one.outbox._sender.crew is not None
-    return one.outbox._sender.crew.pace.places(1) == 0
+    assert one.outbox._sender.pool is not None
+    return one.outbox._sender.pool.pace.places(1) == 0
 
 
-async def pace_of(one: Process) -> SharedPace:
+async def pace_of(one: Process) -> SharedRate:
     """The pace of all, as its health shows it."""
     return (await one.outbox.health()).pace
 
 
 async def is_overruled(one: Process) -> bool:
     """Whether it has heard that others ask for less."""
-    assert one.outbox._sender.crew is not None
-    return one.outbox._sender.crew._overruled is not None
+    assert one.outbox._sender.pool is not None
+    return one.outbox._sender.pool._overruled is not None
 
 
 async def test_a_batch_at_a_rate(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_an_outbox_at_a_rate(tmp_path: Path) -> None:
         paid = await asyncio.gather(*(here.outbox.pay(order, timeout=A_MINUTE) for order in payouts(SOME)))
         assert (SOME - 1) / 200.0 <= time.monotonic() - begun
         assert {State.ACCEPTED} == {entry.state for entry in paid}
-        assert SharedPace(rate=200.0, named=(200.0,)) == (await here.outbox.health()).pace
+        assert SharedRate(rate=200.0, named=(200.0,)) == (await here.outbox.health()).pace
         await here.check(SOME)
 
 
@@ -141,7 +141,7 @@ async def test_a_rate_that_is_changed_by_another_process(tmp_path: Path) -> None
             waiting = asyncio.ensure_future(one.outbox.pay(payout(1), timeout=A_MINUTE))
             await until(lambda: is_there(one, 1), True)
             async with SqliteJournal(tmp_path / "journal.db") as another:
-                await another.name_rate("another", math.inf, lease=30)
+                await another.request_rate("another", math.inf, lease=30)
             assert State.ACCEPTED is (await waiting).state
 
 
@@ -153,7 +153,7 @@ async def test_two_processes_that_ask_for_different_rates(tmp_path: Path, caplog
         process(sandbox, tmp_path, 50.0) as slow,
         process(sandbox, tmp_path, 400.0) as fast,
     ):
-        at_odds = SharedPace(rate=50.0, named=(50.0, 400.0))
+        at_odds = SharedRate(rate=50.0, named=(50.0, 400.0))
         for one in (slow, fast):
             await until(lambda one=one: pace_of(one), at_odds)
         await until(lambda: is_overruled(fast), True)
@@ -205,7 +205,7 @@ async def test_a_process_that_begins_while_the_others_wait(tmp_path: Path) -> No
 def test_a_service_that_takes_no_more_and_does_not_say_for_how_long() -> None:
     """Everybody waits for a second, for two, for four; an answer ends that. Who left before the pause adds none."""
     now = 100.0
-    pace = Pace(300.0, clock=lambda: now)
+    pace = Backoff(300.0, clock=lambda: now)
     pauses = []
     for _ in range(3):
         for _ in range(20):  # all who were under way
@@ -223,7 +223,7 @@ def test_a_service_that_takes_no_more_and_does_not_say_for_how_long() -> None:
 
 def test_a_failure_that_is_no_wish_for_a_pause() -> None:
     """Is nobody else's concern: credentials that were refused, a service that is silent."""
-    pace = Pace(300.0, clock=lambda: 100.0)
+    pace = Backoff(300.0, clock=lambda: 100.0)
     pace.failed("the credentials were refused", retry_after=5.0)
     pace.failed("nothing was answered", silent=True)
     assert pace.asked is None

@@ -18,7 +18,7 @@ from outbox import pace_process
 from outbox.desks import A_MINUTE, until
 
 from payments_async.journal import Journal, PostgresJournal, SqliteJournal
-from payments_async.journal.contract import SharedPace
+from payments_async.journal.contract import SharedRate
 from payments_async.outbox._turns import MOMENT
 from payments_async.sandbox import Fault, Sandbox
 
@@ -85,7 +85,7 @@ def sent_at(sandbox: Sandbox) -> list[datetime]:
     return [one.at for one in sandbox.requests if one.method == "POST" and "payouts" in one.path]
 
 
-async def paused(journal: Journal) -> SharedPace:
+async def paused(journal: Journal) -> SharedRate:
     """The pace, once all were told to wait."""
 
     async def cools() -> bool:
@@ -123,7 +123,7 @@ async def test_a_process_that_is_killed_with_turns_in_hand(place: list[str]) -> 
             await killed.process.wait()
 
         async def rate() -> float | None:
-            return (await journal.name_rate("here", 300.0, lease=30.0)).rate
+            return (await journal.request_rate("here", 300.0, lease=30.0)).rate
 
         await until(rate, 300.0)
         async with payer(sandbox, place, rate=300.0, first=2000, count=50) as other:

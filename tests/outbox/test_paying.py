@@ -19,7 +19,7 @@ from yarl import URL
 
 from payments_async import CollectionOrder, MobileMoneyWallet
 from payments_async.bulk import Fuse
-from payments_async.journal import News, OrdersDiffer, SqliteJournal
+from payments_async.journal import OrdersDiffer, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
@@ -468,7 +468,7 @@ async def test_an_order_that_ends_and_leaves_for_an_archive_while_it_is_waited_f
         assert chunk is not None
         permit = await journal.permit(chunk, chunk.orders[0])
         assert isinstance(permit, Permit)
-        await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))
         await journal.release_chunk(chunk)
         number = await journal.begin_archive("old", who="Ann", why="it is old")
         async for page in journal.old_orders(older_than=1e-9):

@@ -8,7 +8,7 @@ from pathlib import Path
 from bulk.worlds import payout
 from outbox.desks import A_MINUTE, desk, until
 
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, ManualClock
 
@@ -40,7 +40,7 @@ async def test_an_order_that_is_written_off_while_it_waits_for_its_turn(tmp_path
         waiting = asyncio.ensure_future(here.outbox.pay(payout(1), timeout=A_MINUTE))
         await here.comes_to({"sending": 1, "planned": 1})
         told = Evidence(
-            news=News.NOTIFIED_PROCESSING, source="stored notification", request_id=payout(1).request_id,
+            signal=Signal.NOTIFIED_PROCESSING, source="stored notification", request_id=payout(1).request_id,
             transaction_id="t-1", amount=payout(1).amount, currency="UGX",
         )  # fmt: skip
         await here.journal.apply_evidence(told)

@@ -11,7 +11,7 @@ from bulk.worlds import payout, session
 from outbox.waiting import OUTBOX, Waiting, waiting
 
 from payments_async.bulk import reconcile
-from payments_async.journal import News, SqliteJournal, State
+from payments_async.journal import Signal, SqliteJournal, State
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._settling import Settler
 from payments_async.sandbox import Fault
@@ -195,7 +195,7 @@ async def test_a_transaction_that_no_list_shows_yet(tmp_path: Path) -> None:
             permit = await here.journal.permit(chunk, claimed)
             assert isinstance(permit, Permit)
             accepted = await here.payments.payouts.send(payout(0))
-            outcome = Outcome(permit=permit, news=News.UNKNOWN, transaction_id=accepted.transaction_id)
+            outcome = Outcome(permit=permit, signal=Signal.UNKNOWN, transaction_id=accepted.transaction_id)
             await here.journal.record(outcome)
 
         await here.work([0], half_an_answer)
@@ -289,7 +289,7 @@ async def test_an_order_that_was_paid_twice_is_said_once(tmp_path: Path, caplog:
 
 
 async def test_who_takes_over_counts_from_the_beginning(tmp_path: Path) -> None:
-    """A sweep that another process has made parks nothing."""
+    """A list scan that another process has made parks nothing."""
     async with waiting(tmp_path, settler={"grace": 0.0}) as here:
         await here.send(9)
         await here.lose(0)
@@ -345,7 +345,7 @@ async def test_an_order_that_a_person_writes_off_meanwhile(tmp_path: Path) -> No
     """Is open no more, and the list is not read for it again and again."""
     async with waiting(tmp_path) as here:
         await here.lose(0)
-        await here.journal.park(FIRST, detail="two sweeps")
+        await here.journal.park(FIRST, detail="two list scans")
         await here.pass_(5.0)
         await here.journal.write_off(FIRST, who="Ann", why="the bank never saw it")
         await here.pass_(22_000.0)
@@ -365,7 +365,7 @@ async def test_an_order_that_is_being_sent_is_left_to_its_own_answer(tmp_path: P
             accepted = await here.payments.payouts.send(payout(0))
             await reconcile(here.payments, here.journal, interval=0.0)
             assert {"sending": 1, "unknown": 1} == await here.states()
-            outcome = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=accepted.transaction_id)
+            outcome = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=accepted.transaction_id)
             await here.journal.record(outcome)
 
         await here.work([0], send)
@@ -386,11 +386,11 @@ async def test_lists_that_missed_an_earlier_attempt_say_nothing_of_the_next(tmp_
         await here.work([0], stall)  # and its lease ends
         await here.pass_(5.0)
         await here.pass_(100.0)  # one list has counted
-        await here.journal.record(Outcome(permit=permits[0], news=News.NOT_SENT))
+        await here.journal.record(Outcome(permit=permits[0], signal=Signal.NOT_SENT))
         chunk = await here.journal.claim_chunk(f"run of {FIRST}", "test")
         assert chunk is not None
         await stall(chunk, chunk.orders[0])
-        await here.journal.record(Outcome(permit=permits[1], news=News.UNKNOWN))
+        await here.journal.record(Outcome(permit=permits[1], signal=Signal.UNKNOWN))
         await here.pass_(5.0)
         await here.pass_(100.0)
         assert 1 == (await here.states())["unknown"]

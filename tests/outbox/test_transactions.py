@@ -26,18 +26,18 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from payments_async import InvalidOrder, OutcomeUnknown, PayoutOrder
 from payments_async.journal import (
-    Adoption,
     Entry,
     HeldElsewhere,
     JournalReadOnly,
     JournalRefused,
-    News,
     NotAJournal,
     OrdersDiffer,
     OrderUnknown,
     PostgresJournal,
+    Signal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.journal.contract import Outcome
 from payments_async.outbox import HandlerPolicy, Outbox
@@ -51,7 +51,7 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Bank]:
         yield shop
 
 
-_TWO = Adoption(who="Ann", why="a file beside the database")
+_TWO = TakeoverAuthorisation(who="Ann", why="a file beside the database")
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ async def test_a_database_without_an_encoding(library: str) -> None:
     shop = LIBRARIES[library](dsn, "payments")
     async with PostgresJournal(dsn, state_folder=None) as journal:
         chunk = await in_outbox(journal, 1)
-        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
         async with shop.begin() as connection:
             entry = await journal.lay("shop", payout(0), connection)
             assert (State.PLANNED, entry) == (entry.state, await journal.lay("shop", payout(0), connection))
@@ -243,7 +243,9 @@ async def test_what_no_connection_is(till: Bank, service: Sandbox, tmp_path: Pat
         with psycopg.connect(till.dsn) as connection, pytest.raises(TypeError, match="not Connection"):
             await here.outbox.put(payout(0), connection=connection)
         with pytest.raises(ValueError, match="adoption"):
-            await here.outbox.put(payout(0), connection=connection, adoption=Adoption(who="Ann", why="asked"))
+            await here.outbox.put(
+                payout(0), connection=connection, adoption=TakeoverAuthorisation(who="Ann", why="asked")
+            )
     async with SqliteJournal(tmp_path / "journal.db", second_journal=_TWO) as journal, session(service) as payments:
         outbox = Outbox(payments, journal)
         async with outbox:
@@ -416,7 +418,7 @@ async def test_an_order_that_cannot_be_taken(
         await here.outbox.drop(torn.request_id, "Ann", "it was edited")
         with pytest.raises(OrderUnknown):
             await here.outbox.drop(torn.request_id, "Ann", "again")
-        await here.outbox.put(payout(0), adoption=Adoption(who="Ann", why="the file is gone"))
+        await here.outbox.put(payout(0), adoption=TakeoverAuthorisation(who="Ann", why="the file is gone"))
         await here.comes_to({"accepted": 1, "unknown": 1})
         assert () == tuple(await here.outbox.untaken())
         assert ids(range(2, 3)) == here.executions()
@@ -435,7 +437,7 @@ async def test_what_could_not_be_taken_is_tried_again(till: Bank, service: Sandb
 
 
 async def _count_lists(journal: PostgresJournal) -> int:
-    return len([sweep for sweep in await journal.sweeps("outbox") if sweep.ended is not None])
+    return len([scan for scan in await journal.list_scans("outbox") if scan.ended is not None])
 
 
 async def test_a_database_that_was_copied(till: Bank, service: Sandbox) -> None:

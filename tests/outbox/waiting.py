@@ -13,7 +13,7 @@ import attrs
 from bulk.worlds import payout, session
 
 from payments_async import OutcomeUnknown, PaymentsSession, PayoutOrder
-from payments_async.journal import Journal, News, SqliteJournal
+from payments_async.journal import Journal, Signal, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._settling import Settler
@@ -77,7 +77,7 @@ class Waiting:
     async def _lose(self, chunk: Chunk, claimed: ClaimedOrder) -> None:
         permit = await self.journal.permit(chunk, claimed)
         assert isinstance(permit, Permit)
-        await self.journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+        await self.journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
 
     async def _send(self, chunk: Chunk, claimed: ClaimedOrder) -> None:
         permit = await self.journal.permit(chunk, claimed)
@@ -85,9 +85,9 @@ class Waiting:
         try:
             acceptance = await self.payments.payouts.send(claimed.order)  # type: ignore[arg-type]
         except OutcomeUnknown:
-            outcome = Outcome(permit=permit, news=News.UNKNOWN)
+            outcome = Outcome(permit=permit, signal=Signal.UNKNOWN)
         else:
-            outcome = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=acceptance.transaction_id)
+            outcome = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=acceptance.transaction_id)
         await self.journal.record(outcome)
 
 

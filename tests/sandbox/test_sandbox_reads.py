@@ -155,8 +155,8 @@ async def test_pages_of_a_list_that_grows(opened: Any) -> None:
     second = await caller.listed(pageNumber=2, pageSize=3)
     assert second in (["r-2", "r-3", "r-4"], ["r-4", "r-5", "r-6"])
     await caller.sandbox.settle()
-    sweep = [await caller.listed(pageNumber=number, pageSize=5) for number in (1, 2)]
-    assert [f"r-{number}" for number in range(10)] == sweep[0] + sweep[1]
+    scan = [await caller.listed(pageNumber=number, pageSize=5) for number in (1, 2)]
+    assert [f"r-{number}" for number in range(10)] == scan[0] + scan[1]
 
 
 @pytest.mark.parametrize(

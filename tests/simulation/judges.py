@@ -15,7 +15,7 @@ from bulk.worlds import contradiction, payout
 
 from payments_async._cli.next_steps import may_be_paid_again
 from payments_async.journal import Journal, JournalError, State
-from payments_async.journal._records import Sweep
+from payments_async.journal._records import ListScan
 from payments_async.journal._statements._entries import SHIFT
 from payments_async.testing._simulation.loops import START
 from payments_async.testing._simulation.processes import Process
@@ -124,22 +124,22 @@ class Judge:
 
     def follow_lists(self) -> None:
         """From now on, know which complete lists the journal was told of; once in a process of ours."""
-        begin, end, loop = Journal.begin_sweep, Journal.end_sweep, self._world.loop
+        begin, end, loop = Journal.begin_list_scan, Journal.end_list_scan, self._world.loop
         begun: dict[tuple[Journal, int], tuple[str, float]] = {}
 
-        async def begins(journal: Journal, batch_id: str | None, **days: Any) -> Sweep:
+        async def begins(journal: Journal, batch_id: str | None, **days: Any) -> ListScan:
             at = loop.now
-            sweep = await begin(journal, batch_id, **days)
-            begun[journal, sweep.id] = batch_id or "", at
-            return sweep
+            scan = await begin(journal, batch_id, **days)
+            begun[journal, scan.id] = batch_id or "", at
+            return scan
 
-        async def ends(journal: Journal, sweep: Sweep, **terms: Any) -> None:
-            await end(journal, sweep, **terms)
-            batch_id, at = begun.pop((journal, sweep.id), ("", loop.now))
-            if sweep.problem is None:
+        async def ends(journal: Journal, scan: ListScan, **terms: Any) -> None:
+            await end(journal, scan, **terms)
+            batch_id, at = begun.pop((journal, scan.id), ("", loop.now))
+            if scan.problem is None:
                 self._lists.setdefault(batch_id, []).append(at)
 
-        Journal.begin_sweep, Journal.end_sweep = begins, ends  # type: ignore[assignment,method-assign]
+        Journal.begin_list_scan, Journal.end_list_scan = begins, ends  # type: ignore[assignment,method-assign]
 
     # --- at every look
 

@@ -16,7 +16,6 @@ import attrs
 from payments_async import PaymentsError, PaymentsSession, PayoutOrder
 from payments_async.bulk import lift_quarantine, reconcile, write_off
 from payments_async.journal import (
-    Adoption,
     Journal,
     JournalCorrupt,
     JournalError,
@@ -29,6 +28,7 @@ from payments_async.journal import (
     SecondJournal,
     SqliteJournal,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.outbox import Outbox
 from payments_async.testing._simulation import clocks
@@ -44,7 +44,7 @@ CLOCKS = ("clock", "own_clock", "suspend", "pause")
 FILES = ("put_back", "copy", "lose", "replace")
 MACHINE = (*DISK, *CLOCKS, *FILES)
 SETS = {"file": ("", "-wal"), "bare": ("",), "folder": ("", "-wal", "-mark"), "log": ("-wal",), "mark": ("-mark",)}
-ANN = Adoption(who="Ann Example", why="the other journal is lost, and the service never had it")
+ANN = TakeoverAuthorisation(who="Ann Example", why="the other journal is lost, and the service never had it")
 _TENDS = 300.0  # seconds between two looks of the person
 _WAITS = 1_000.0  # seconds of calm after which the person knows that nothing is under way any more
 
@@ -417,7 +417,7 @@ class Machine:
         return self._calm_since is not None and self._world.loop.now - self._calm_since > _WAITS
 
     @property
-    def word(self) -> Adoption | None:
+    def word(self) -> TakeoverAuthorisation | None:
         """What the person says of a batch that another journal holds, once that is lost and nothing is under way."""
         return ANN if self.has_forgotten and self.knows_all else None
 

@@ -39,7 +39,7 @@ from payments_async.journal import (
 )
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._sqlite import _journal
-from payments_async.outbox import HandlerPolicy, Outbox, _crew, _listening, _settling
+from payments_async.outbox import HandlerPolicy, Outbox, _listening, _settling, _worker_pool
 from payments_async.sandbox import Fault, Quirks, Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.networks import Network, Weather
@@ -574,7 +574,7 @@ def _slow_down(*, calm: float = 0) -> None:
         calm: How much less often than in trouble; 0 in trouble.
     """
     _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = (5.0 * calm, 30.0 * calm) if calm else (2.0, 10.0)
-    _crew._TICK, _crew._REFRESH = (5.0 * calm, 10.0 * calm) if calm else (2.0, 5.0)
+    _worker_pool._TICK, _worker_pool._REFRESH = (5.0 * calm, 10.0 * calm) if calm else (2.0, 5.0)
     if calm:
         _listening._LISTEN, _settling._LISTEN, _settling._BREATH = 30.0 * calm, 20.0 * calm, 5.0 * calm
 

@@ -11,7 +11,7 @@ from payments_async._cli.journal import JournalFile, JournalPlace, OlderThan, na
 from payments_async._cli.screen import Screen, clean, counted, quoted
 from payments_async._cli.working import working
 from payments_async.journal import (
-    Circumstance,
+    IntegrityCheck,
     JournalCorrupt,
     JournalError,
     JournalUnavailable,
@@ -101,7 +101,7 @@ async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
     return screen.ended(status, {"sound": found.is_sound, "examination": found})
 
 
-def _word(one: Circumstance) -> str:
+def _word(one: IntegrityCheck) -> str:
     return "wrong" if one.is_wrong else "note" if one.remedy else "fine"
 
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 import attrs
 
 from payments_async._cli.demo.service import LedgerRow, ServiceBooks
-from payments_async.journal import UNSETTLED, Entry, Journal, News, State
+from payments_async.journal import UNSETTLED, Entry, Journal, Signal, State
 
 _SAID_BY = {"answer": "answer", "notification": "notification", "evidence": "list"}
 _NOBODY = "no answer, in no list"
-_DOUBTS = (News.UNKNOWN, News.LEASE_EXPIRED)
+_DOUBTS = (Signal.UNKNOWN, Signal.LEASE_EXPIRED)
 _STATUS = {State.SUCCESSFUL: "SUCCESSFULL"}  # as the service spells it
 
 
@@ -65,7 +65,7 @@ async def outcomes(journal: Journal, batch_id: str) -> list[OrderOutcome]:
                 OrderOutcome(
                     entry=entry,
                     told_by=_NOBODY if entry.state in UNSETTLED else told_by,
-                    was_doubtful=any(one.news in _DOUBTS and one.state is State.UNKNOWN for one in story),
+                    was_doubtful=any(one.signal in _DOUBTS and one.state is State.UNKNOWN for one in story),
                 )
             )
     return found

@@ -15,7 +15,7 @@ from payments_async.bulk._problems import begins_formula
 from payments_async.bulk._report._files import csv_lines, harmless_line, place_of, replacing
 from payments_async.bulk._report._lines import line_of
 from payments_async.journal import Journal
-from payments_async.journal._records import Standing
+from payments_async.journal._records import OutcomeWithHistory
 from payments_async.journal._states import FINAL, State
 
 _COLUMNS = ("Date", "Reference", "Account", "Debit", "Credit", "Currency", "Text", "Transaction")
@@ -78,7 +78,7 @@ async def ledger(
     with replacing(place, marker=header, overwrite=overwrite) as file:
         file.write(header)
 
-        def take(standings: Iterable[Standing]) -> None:
+        def take(standings: Iterable[OutcomeWithHistory]) -> None:
             for standing in standings:
                 entry = standing.entry
                 shares[entry.state] = shares[entry.state].with_one(entry.amount)
@@ -96,7 +96,7 @@ async def ledger(
     )
 
 
-def _postings(standing: Standing, debit: str, credit: str, *, personal: bool) -> list[tuple[str, ...]]:
+def _postings(standing: OutcomeWithHistory, debit: str, credit: str, *, personal: bool) -> list[tuple[str, ...]]:
     """The lines of one order: a debit and a credit; and both once more, the other way round, where it came back."""
     line = line_of(standing, personal=personal)
     name = line.name if personal else mask(standing.entry.order.beneficiary.name)

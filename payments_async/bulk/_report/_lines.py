@@ -11,7 +11,7 @@ from payments_async._values.masking import mask, redact
 from payments_async._wire.kinds import item_of, reference_of
 from payments_async._wire.orders import BankAccount, CollectionOrder
 from payments_async.bulk._retry_ids import LaterTry
-from payments_async.journal._records import Entry, Happening, Standing
+from payments_async.journal._records import Entry, Happening, OutcomeWithHistory
 from payments_async.journal._states import FINAL, UNPAID, State
 
 # A parked order of which no attempt was ever made: something contradicted that, and so it was not sent.
@@ -105,7 +105,7 @@ def decided(happening: Happening, about: str, *, personal: bool) -> ReportDecisi
     )
 
 
-def line_of(standing: Standing, *, personal: bool, later: LaterTry | None = None) -> ReportLine:
+def line_of(standing: OutcomeWithHistory, *, personal: bool, later: LaterTry | None = None) -> ReportLine:
     """The line of an order; where nothing has happened to it, what the order itself tells.
 
     Args:

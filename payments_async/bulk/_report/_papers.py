@@ -28,7 +28,7 @@ from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._report._lines import evidence_words, line_of, moment_text
 from payments_async.journal import Journal
 from payments_async.journal._faults import OrderUnknown
-from payments_async.journal._records import Entry, Happening, Standing
+from payments_async.journal._records import Entry, Happening, OutcomeWithHistory
 from payments_async.journal._states import State
 
 _LARGEST = 10  # orders that the sheet names
@@ -168,7 +168,7 @@ async def receipt(
         raise ValueError(f"{request_id}: evidence contradicts ({entry.conflict}); acknowledge what is true first")
     run, story = await journal.run(entry.batch_id), await journal.history(request_id)
     turn = next((one for one in story if one.state is State.SUCCESSFUL), None)
-    line = line_of(Standing(entry=entry, decision=turn), personal=personal)
+    line = line_of(OutcomeWithHistory(entry=entry, decision=turn), personal=personal)
     values = {
         "line": line,
         "facts": _facts(entry, line.name, line.payee, turn, run.source_digest),

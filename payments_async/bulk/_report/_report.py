@@ -30,7 +30,7 @@ from payments_async.bulk._report._lines import (
 )
 from payments_async.bulk._retry_ids import LaterTry, later_tries
 from payments_async.journal import Journal
-from payments_async.journal._records import Happening, Run, Standing
+from payments_async.journal._records import Happening, OutcomeWithHistory, Run
 from payments_async.journal._states import UNPAID, State
 
 _COLUMNS = {
@@ -186,7 +186,7 @@ class _Writing:
         """Take what became of the next orders under another id."""
         self._later = later
 
-    def take(self, standings: Iterable[Standing]) -> None:
+    def take(self, standings: Iterable[OutcomeWithHistory]) -> None:
         """Write some lines."""
         for standing in standings:
             entry = standing.entry

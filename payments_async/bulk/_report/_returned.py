@@ -21,7 +21,7 @@ from payments_async.bulk._file._tables import open_cells
 from payments_async.bulk._report._files import harmless_line, place_of, replacing
 from payments_async.bulk._report._lines import line_of, moment_text
 from payments_async.journal import Journal
-from payments_async.journal._records import ArchivedOrder, Entry, Standing
+from payments_async.journal._records import ArchivedOrder, Entry, OutcomeWithHistory
 
 _COLUMNS = ("Outcome", "When (UTC)", "Transaction", "What is wrong", "Row")
 _NEVER = b"\0"  # how no file of this kind begins: one that is there is never replaced
@@ -130,7 +130,7 @@ def _outcome(order: Entry | ArchivedOrder | None, batch_id: str) -> Sequence[str
         case ArchivedOrder():
             return order.state.meaning.short, "", order.transaction_id or "", "in an archive"
         case _:
-            line = line_of(Standing(entry=order), personal=True)
+            line = line_of(OutcomeWithHistory(entry=order), personal=True)
             elsewhere = "" if order.batch_id == batch_id else f"it is of batch {order.batch_id}"
             wrong = "; ".join(filter(None, (elsewhere, line.need, line.unpaid)))
             at = "" if line.at is None else moment_text(line.at)

@@ -144,7 +144,7 @@ class _Copying:
                     self._make_whole(source, move, copied)
             except Exception:
                 if self.may_undo:
-                    self.here.unseal_tables(source)
+                    self.here.make_writable(source)
                     forget_move(source)
                     self.here.commit(source)
                 raise

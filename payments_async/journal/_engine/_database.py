@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
-from payments_async.journal._examination import Circumstance
-from payments_async.journal._machine._memory import Memory
+from payments_async.journal._examination import IntegrityCheck
+from payments_async.journal._machine._memory import MachineState
 from payments_async.journal._statements._database import Connection, Database, Gathered
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape
@@ -50,7 +50,7 @@ class JournalDatabase(Database, Protocol):
     def journal_id(self) -> str: ...
 
     @property
-    def memory(self) -> Memory | None: ...
+    def memory(self) -> MachineState | None: ...
 
     @property
     def holder(self) -> str: ...
@@ -104,16 +104,16 @@ class JournalDatabase(Database, Protocol):
             JournalUnavailable: What is written would not last; all of it is undone.
         """
 
-    def stand_back(self, connection: Connection, /) -> None:
+    def enter_quarantine(self, connection: Connection, /) -> None:
         """Called after a commit was undone because a copy has gone on: quarantine every unfinished chunk."""
 
-    def begin_to_live(self) -> None:
+    def start_heartbeat(self) -> None:
         """Called in the event loop once it is open: others may know from now on that we live."""
 
     def dead(self) -> AbstractAsyncContextManager[Sequence[str]]:
         """The holders that died without an end. Once the block has ended well, nobody is told of them again."""
 
-    async def be_sure_of_the_dead(self) -> None:
+    async def wait_for_liveness(self) -> None:
         """Wait until ``dead`` knows of everybody who died before, where that takes a moment."""
 
     # bringing it up to date, and to another place; nothing is open meanwhile
@@ -124,7 +124,7 @@ class JournalDatabase(Database, Protocol):
     def migrate(self) -> Migration:
         """Do it, all in one transaction; tells what was done. Raises ``JournalError``."""
 
-    def recall(self) -> Memory | None:
+    def recall(self) -> MachineState | None:
         """What this machine remembers, to be closed by whoever asks; ``None`` where nothing is kept."""
 
     def facts(self) -> dict[str, str]:
@@ -136,7 +136,7 @@ class JournalDatabase(Database, Protocol):
     def open_examiner(self) -> Connection:
         """A connection that only reads, for as long as that takes."""
 
-    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+    def circumstances(self, connection: Connection, /) -> tuple[IntegrityCheck, ...]:
         """What the journal relies on."""
 
     def storable(self, row: Sequence[Any], /) -> list[Any]:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._examination import Circumstance, Examination
+from payments_async.journal._examination import IntegrityCheck, VerificationReport
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import snapshot
 from payments_async.journal._statements._examining import count_rows, flaws_of
 from payments_async.journal._statements._moving import facts_of, moved_of
 
 
-def examined(database: JournalDatabase, progress: Callable[[int, int], object] | None) -> Examination:
+def examined(database: JournalDatabase, progress: Callable[[int, int], object] | None) -> VerificationReport:
     """Read a journal through a connection of its own.
 
     Args:
@@ -34,7 +34,7 @@ def examined(database: JournalDatabase, progress: Callable[[int, int], object] |
     finally:
         with suppress(database.Error):
             connection.close()
-    return Examination(
+    return VerificationReport(
         place=database.named,
         orders=orders,
         notifications=notifications,
@@ -44,7 +44,7 @@ def examined(database: JournalDatabase, progress: Callable[[int, int], object] |
     )
 
 
-def _place(connection: Connection) -> tuple[Circumstance, ...]:
+def _place(connection: Connection) -> tuple[IntegrityCheck, ...]:
     """Whether it is the journal still."""
     facts = facts_of(connection)
     moved = moved_of(facts)
@@ -53,4 +53,4 @@ def _place(connection: Connection) -> tuple[Circumstance, ...]:
     remedy = "name that place; this one is sealed, and may be kept or deleted"
     if not moved.is_done:
         remedy = "the same `journal copy` again makes sure that all of it has arrived; until then keep this one"
-    return (Circumstance(name="place", found=f"moved to {moved.to}", remedy=remedy),)
+    return (IntegrityCheck(name="place", found=f"moved to {moved.to}", remedy=remedy),)

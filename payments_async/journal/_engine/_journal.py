@@ -30,11 +30,11 @@ from payments_async.journal._approvals import (
     Signature,
     rule_in_force,
 )
-from payments_async.journal._changes import Change, Hearing
+from payments_async.journal._changes import OrderEvent, Subscription
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._examining import examined
 from payments_async.journal._engine._writer import Writer
-from payments_async.journal._examination import Examination
+from payments_async.journal._examination import VerificationReport
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalClosed,
@@ -58,7 +58,6 @@ from payments_async.journal._machine._memory import (
 from payments_async.journal._records import (
     GRACE,
     INTERVAL,
-    Adoption,
     Archive,
     ArchivedOrder,
     Chunk,
@@ -66,28 +65,29 @@ from payments_async.journal._records import (
     ClaimedOrder,
     Entry,
     Evidence,
-    Finding,
     Happening,
     HeldUp,
-    Laid,
     ListingDeadline,
     ListingWord,
+    ListScan,
     Loaded,
     NotPermitted,
     OldOrder,
     OpenOrder,
     Outcome,
+    OutcomeWithHistory,
     Pause,
     Permit,
     Placed,
     Progress,
+    RateSlots,
     Remains,
     Run,
     RunIdentity,
-    SharedPace,
-    Standing,
-    Sweep,
-    Turns,
+    SharedRate,
+    Staged,
+    TakeoverAuthorisation,
+    TransitionResult,
     Waiting,
     check_named,
 )
@@ -113,7 +113,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import INBOX, OUTBOX
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._leases import DUTY, RATE
-from payments_async.journal._statements._permits import end_leases_of_the_dead
+from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
 from payments_async.journal._states import State
 from payments_async.journal._versions import Migration
 
@@ -151,7 +151,7 @@ class Journal:
         self,
         database: Callable[[], JournalDatabase],
         *,
-        second_journal: Adoption | None = None,
+        second_journal: TakeoverAuthorisation | None = None,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         self.new_database = database
@@ -207,7 +207,7 @@ class Journal:
         """
         return await asyncio.to_thread(self.new_database().migrate)
 
-    async def examine(self, *, progress: Callable[[int, int], object] | None = None) -> Examination:
+    async def examine(self, *, progress: Callable[[int, int], object] | None = None) -> VerificationReport:
         """Read all of the journal as it is at this moment, and what it relies on; open or not. Nothing is changed.
 
         Nobody who works waits for it. Takes seconds for a hundred thousand orders.
@@ -269,7 +269,7 @@ class Journal:
             self._database.close()  # it was opened in the end, where only the wait for that was cancelled
             raise
         self._unseen_at = self._database.unseen_at  # asked once: without a state folder each connection is unseen
-        self._database.begin_to_live()
+        self._database.start_heartbeat()
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
         return self
 
@@ -439,7 +439,7 @@ class Journal:
         orders: Iterable[Order] | AsyncIterable[Order],
         *,
         owner: str,
-        adoption: Adoption | None = None,
+        adoption: TakeoverAuthorisation | None = None,
         sent: Callable[[Order], Awaitable[Evidence | None]] | None = None,
     ) -> Loaded:
         """Write down all orders of a batch, in constant memory. The same orders again, in any sequence, change nothing.
@@ -487,7 +487,7 @@ class Journal:
         batch_id: str,
         load: _loading.Load,
         orders: Iterable[Order] | AsyncIterable[Order],
-        adoption: Adoption | None,
+        adoption: TakeoverAuthorisation | None,
         sent: Callable[[Order], Awaitable[Evidence | None]] | None,
     ) -> Loaded:
         """Write the orders down, block by block, each registered on this machine before."""
@@ -550,7 +550,7 @@ class Journal:
         chunk: Chunk | None = None,
         lease: float = 30.0,
         permits: bool = False,
-        adoption: Adoption | None = None,
+        adoption: TakeoverAuthorisation | None = None,
         sent: Evidence | None = None,
         body: bytes | None = None,
     ) -> asyncio.Future[Placed]:
@@ -653,7 +653,7 @@ class Journal:
         """
         raise ValueError(_NO_DATABASE)
 
-    async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
+    async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Staged]:
         """Orders in the tray of an outbox with higher ids than this, lowest first.
 
         Args:
@@ -694,7 +694,7 @@ class Journal:
         """
         return {}
 
-    async def drop_laid(self, name: str, request_id: str, *, who: str, why: str) -> None:
+    async def discard_staged(self, name: str, request_id: str, *, who: str, why: str) -> None:
         """A named person has seen that an order could not be taken, and it is not to be sent.
 
         Raises:
@@ -710,25 +710,25 @@ class Journal:
         """
         return await self._read(_puts.waiting, name, self._database.now(), owner)
 
-    async def note_sightings(self, sightings: Sequence[Evidence]) -> None:
+    async def note_observed(self, sightings: Sequence[Evidence]) -> None:
         """Remember what a list has shown and the journal does not hold; ``put`` finds it there.
 
         Args:
             sightings: Those that name no request id, or no transaction, are left out.
         """
         if sightings:
-            await self._submit("note_sightings", _puts.note_sightings, sightings)
+            await self._submit("note_observed", _puts.note_observed, sightings)
 
     async def held_up(self, name: str) -> HeldUp:
         """What of an outbox waits for a person: chunks in quarantine, batches that are not here whole."""
         return await self._read(_puts.held_up, name, self._database.now())
 
-    async def strangers(self, name: str) -> int:
+    async def unknown_transactions(self, name: str) -> int:
         """How many orders lists have shown, since an outbox was last looked for, that the journal does not hold.
 
         Another journal, or another program, pays from the same account.
         """
-        return await self._read(_puts.strangers, name)
+        return await self._read(_puts.unknown_transactions, name)
 
     async def pause(self, name: str, *, who: str, why: str) -> None:
         """Let nothing be sent from an outbox until a person resumes it; orders are put all the same."""
@@ -813,7 +813,7 @@ class Journal:
         self._departures.begin(None if memory is None else memory.folder, self._database.journal_id, owner)
         return self._departures.mark
 
-    def heed(self, service_clock: Callable[[], float | None]) -> None:
+    def use_service_clock(self, service_clock: Callable[[], float | None]) -> None:
         """Know the service's clock, in Unix seconds, ``None`` where it has told nothing: it dates its list by that.
 
         Where our own is more than half a day ahead of it, permits are dated by the service's: else an order would be
@@ -842,29 +842,29 @@ class Journal:
             self._give_back(request, why)
             raise
 
-    async def record(self, outcome: Outcome) -> Finding:
+    async def record(self, outcome: Outcome) -> TransitionResult:
         """Write down how an attempt ended. Taken at any time, also when the lease was lost; also when cancelled."""
         return await self._writer.submit("record", _permits.EndedAttempt(outcome), together=_permits.record_all)
 
     # The outbox: evidence and persons
 
-    async def apply_evidence(self, evidence: Evidence) -> Finding | None:
+    async def apply_evidence(self, evidence: Evidence) -> TransitionResult | None:
         """Write down what was found out about an order; ``None`` when the journal holds no such order."""
         work = partial(_evidence.apply_evidence, evidence=evidence)
         return await self._writer.submit("apply_evidence", work, together=_evidence.apply_all)
 
     async def park(
         self, request_id: str, *, detail: str, sent_at: float | None = None, since: float | None = None
-    ) -> Finding:
-        """Two clean sweeps of a closed window did not find an unknown order: a person has to decide.
+    ) -> TransitionResult:
+        """Two clean list scans of a closed window did not find an unknown order: a person has to decide.
 
         Where a person has given a listing deadline that holds for it, it is planned again by that word instead. Else
         the reason why not is kept with ``detail``.
 
         Args:
-            sent_at: Unix seconds of the permit that the sweeps were about. If the order has had another permit since,
-                they say nothing of it, and it stays as it is.
-            since: Unix seconds by the service's clock at which the first of these sweeps began, 0 where that is not
+            sent_at: Unix seconds of the permit that the list scans were about. If the order has had another permit
+                since, they say nothing of it, and it stays as it is.
+            since: Unix seconds by the service's clock at which the first of these list scans began, 0 where that is not
                 known; ``None`` parks it whatever was given.
         """
         remembered = () if since is None else await self._remembered_rules()
@@ -873,9 +873,9 @@ class Journal:
     async def give_listing_deadline(self, deadline: ListingDeadline, *, who: str | Signature, why: str) -> None:
         """A named person answers for it that the service lists in time what it has carried out.
 
-        An unknown order that two clean sweeps after that time do not show never arrived, by that word: it is planned
-        again, once, as that person's decision. That is so where nothing else speaks of it, and within the limits. For
-        its currency the word takes the place of the one before.
+        An unknown order that two clean list scans after that time do not show never arrived, by that word: it is
+        planned again, once, as that person's decision. That is so where nothing else speaks of it, and within the
+        limits. For its currency the word takes the place of the one before.
 
         Raises:
             NotApproved: The journal asks for approvals, and too few others have approved this very word.
@@ -961,7 +961,7 @@ class Journal:
     ) -> int:
         """A named person states that the orders of quarantined chunks were looked up: tells how many chunks.
 
-        It asks for what parking an order asks for: two clean sweeps, after the grace time (``Run.awaits``). For an
+        It asks for what parking an order asks for: two clean list scans, after the grace time (``Run.awaits``). For an
         outbox, what is put from now on is sent too.
 
         Args:
@@ -976,9 +976,9 @@ class Journal:
         decided = (batch_id, _signed(who, why), why, seen, request_ids, await self._remembered_rules())
         return await self._submit("lift_quarantine", _evidence.lift_quarantine, *decided)
 
-    # The outbox: sweeps
+    # The outbox: list scans
 
-    async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
+    async def begin_list_scan(self, batch_id: str | None, *, since: date, until: date) -> ListScan:
         """Note that the service's list of these days is read from now on, and compared with the journal row by row.
 
         It counts once it has ended, for the batch it was made for, until the journal is found to be a copy again.
@@ -991,20 +991,20 @@ class Journal:
         Raises:
             RunUnknown: There is no such batch.
         """
-        return await self._submit("begin_sweep", _history.begin_sweep, batch_id, since, until)
+        return await self._submit("begin_list_scan", _history.begin_list_scan, batch_id, since, until)
 
-    async def end_sweep(self, sweep: Sweep, *, grace: float = GRACE, interval: float = INTERVAL) -> None:
-        """Note how it ended: ``rows``, ``requests``, ``counted``, ``clean`` and ``problem`` of this sweep.
+    async def end_list_scan(self, scan: ListScan, *, grace: float = GRACE, interval: float = INTERVAL) -> None:
+        """Note how it ended: ``rows``, ``requests``, ``counted``, ``clean`` and ``problem`` of this list scan.
 
         Args:
             grace: Seconds since the journal was found to be copied or restored, before which none counts as clean.
             interval: Seconds between two that do.
         """
-        await self._submit("end_sweep", _history.end_sweep, sweep, grace, interval)
+        await self._submit("end_list_scan", _history.end_list_scan, scan, grace, interval)
 
-    async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
-        """The latest sweeps that were made for a batch, or for any, at most 1,000; oldest first."""
-        return await self._read(_history.sweeps, batch_id)
+    async def list_scans(self, batch_id: str | None = None) -> Sequence[ListScan]:
+        """The latest list scans that were made for a batch, or for any, at most 1,000; oldest first."""
+        return await self._read(_history.list_scans, batch_id)
 
     async def is_looked_for(self, batch_id: str | None = None) -> bool:
         """Whether a list was read to its end since this journal was made and since it was last found to be a copy.
@@ -1049,11 +1049,11 @@ class Journal:
 
     # The outbox: the pace of all
 
-    async def pace(self) -> SharedPace:
+    async def pace(self) -> SharedRate:
         """How fast all may send who share this journal; a look, and no commit."""
         return await self._read(_pacing.pace, self._database.now())
 
-    async def name_rate(self, owner: str, rate: float, *, lease: float) -> SharedPace:
+    async def request_rate(self, owner: str, rate: float, *, lease: float) -> SharedRate:
         """Say at which rate all who share this journal may send together; tells what counts now.
 
         The lowest counts that any process at work names; one that names none keeps to it. It is kept when nobody is at
@@ -1068,13 +1068,15 @@ class Journal:
         self._has_leased = True
         holder = self._database.holder or None
         async with self._database.dead() as dead:
-            return await self._submit("name_rate", _pacing.name_rate, owner, holder, rate, lease, dead, droppable=True)
+            return await self._submit(
+                "request_rate", _pacing.request_rate, owner, holder, rate, lease, dead, droppable=True
+            )
 
-    async def leave_pace(self, owner: str) -> None:
+    async def withdraw_rate(self, owner: str) -> None:
         """Say that a process that has named a rate is not at work any more. Harmless for one that has not."""
-        await self._submit("leave_pace", _leases.leave, RATE, owner, owner, self._database.holder or None)
+        await self._submit("withdraw_rate", _leases.leave, RATE, owner, owner, self._database.holder or None)
 
-    async def reserve_turns(self, count: int) -> Turns:
+    async def reserve_turns(self, count: int) -> RateSlots:
         """Ask for the next turns of the rate of all, before permits are asked for: so many or fewer, or none yet.
 
         Each is for one order and for its moment alone; one that is not used is gone.
@@ -1115,7 +1117,7 @@ class Journal:
         """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
         return self._stream(_entries.entries_after(batch_id, state))
 
-    def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
+    def standings(self, batch_id: str) -> AsyncIterator[Iterable[OutcomeWithHistory]]:
         """Every order of a batch with what brought it to where it stands, some hundreds at a time; constant memory.
 
         Each of these portions can be walked through once, in any thread. An order and its decision are of one moment.
@@ -1252,9 +1254,9 @@ class Journal:
         """
         await self._submit("hear", _changes.hear, outbox, states)
 
-    async def hearings(self, outbox: str) -> Sequence[Hearing]:
+    async def subscriptions(self, outbox: str) -> Sequence[Subscription]:
         """The states that an outbox hears of, and when each was last asked for."""
-        return await self._read(_changes.hearings, outbox)
+        return await self._read(_changes.subscriptions, outbox)
 
     async def forget_changes(self, outbox: str, state: State, *, who: str, why: str) -> int:
         """No handler hears of a state any more, says a named person: what waits is let go. Tells how much that was.
@@ -1270,7 +1272,7 @@ class Journal:
         """The newest id of all changes, or of those to these states; 0 where there are none."""
         return await self._read(_changes.last, states)
 
-    async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
+    async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[OrderEvent]:
         """Changes with a higher id than this, lowest first, whatever handles them; of one outbox or of any."""
         return await self._read(_changes.after, outbox, after, limit)
 
@@ -1283,7 +1285,7 @@ class Journal:
 
     async def claim_changes(
         self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int
-    ) -> Sequence[Change]:
+    ) -> Sequence[OrderEvent]:
         """Lease due, unleased changes to these states that wait for a handler, so many at most.
 
         Fresh ones come first, oldest first, and then those that failed before, so that these hold up nothing. What a
@@ -1331,7 +1333,7 @@ class Journal:
         """Make one dead change, or all of them, wait for a handler again; tells how many."""
         return await self._submit("revive_changes", _deliveries.revive, OUTBOX, change_id)
 
-    def dead_changes(self) -> AsyncIterator[Change]:
+    def dead_changes(self) -> AsyncIterator[OrderEvent]:
         """Changes that are dead letters, oldest first."""
         return self._stream(_changes.dead_after)
 
@@ -1521,7 +1523,7 @@ class Journal:
         Raises:
             StillWorked: Somebody has something in hand.
         """
-        await self._database.be_sure_of_the_dead()
+        await self._database.wait_for_liveness()
         await self.expire_chunks()
         await self._submit("retire", _moving.retire, move, to)
 
@@ -1543,7 +1545,9 @@ class Journal:
         )
         return await asyncio.to_thread(begin)
 
-    async def _make_ready(self, registry: Registry, loading: Loading, batch_id: str, adoption: Adoption | None) -> None:
+    async def _make_ready(
+        self, registry: Registry, loading: Loading, batch_id: str, adoption: TakeoverAuthorisation | None
+    ) -> None:
         """Tell the registry that any order of a batch may be sent soon.
 
         Raises:
@@ -1563,7 +1567,7 @@ class Journal:
         loading: Loading,
         load: _loading.Load,
         request_ids: Sequence[str],
-        adoption: Adoption | None,
+        adoption: TakeoverAuthorisation | None,
     ) -> None:
         """Tell the registry of a block of orders, before it is written down here.
 
@@ -1663,7 +1667,7 @@ def _signed(who: str | Signature, why: str) -> Signature:
 
 def _take_duty(commit: Commit, name: str, owner: str, holder: str | None, lease: float, dead: Sequence[str]) -> bool:
     """Let somebody have a duty, also that of a holder who is dead."""
-    end_leases_of_the_dead(commit, dead)
+    end_leases_of_crashed_sessions(commit, dead)
     return _leases.take(commit, DUTY, name, owner, holder, lease) is not None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_HELD, IS_UNSETTLED, Commit, chunk_of, run_of
-from payments_async.journal._statements._history import note_restored, void_sweeps
+from payments_async.journal._statements._history import note_restored, void_list_scans
 from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._statements._puts import doubt
@@ -44,7 +44,7 @@ def quarantine_all(commit: Commit, *, is_behind: bool) -> None:
     doubt(commit)
     quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
     commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
-    void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
+    void_list_scans(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
     note_restored(commit, is_behind=is_behind)
     part_numbers(commit)
     commit.write_progress()

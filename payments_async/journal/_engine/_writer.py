@@ -314,7 +314,7 @@ class Writer:
             commit.passed(f"{name}.begun")
             results = together(commit, works)
             if results is None:
-                raise _Apart
+                raise _OneByOne
             commit.passed(f"{name}.written")
             return results
 
@@ -349,7 +349,7 @@ class Writer:
         """A copy of the journal has gone on: nothing of the group was done, and the journal stands back."""
         told = self._undone(connection, group, fault)
         try:
-            self._database.stand_back(connection)
+            self._database.enter_quarantine(connection)
         except Exception as error:  # noqa: BLE001 - as above
             return self._undone(connection, group, error)
         return told
@@ -393,7 +393,7 @@ class Writer:
 _Told = tuple[Sequence[asyncio.Future[Any]], Sequence[Any], Exception | None]
 
 
-class _Apart(Exception):
+class _OneByOne(Exception):
     """One of several is out of the ordinary."""
 
 

@@ -75,7 +75,7 @@ _MOMENT = 0.01  # seconds, until a registry that another process is making is tr
 _MOST_COMMITS = 1 << 62  # no journal comes near it: what says more is damaged
 
 
-class Anchor:
+class CommitCounter:
     """How many commits of which journal were made, as far as this small file has heard.
 
     It is written after a commit and without an fsync: it may lag behind, and is never ahead.
@@ -711,7 +711,7 @@ class StateFolder(enum.Enum):
         return folder
 
 
-class Memory:
+class MachineState:
     """The state folder: the registry, and an anchor for each journal.
 
     Attributes:
@@ -742,11 +742,11 @@ class Memory:
             return None
         return cls(folder, registry)
 
-    def anchor(self, journal_id: str) -> Anchor:
+    def anchor(self, journal_id: str) -> CommitCounter:
         """The anchor of a journal."""
-        return Anchor(self.folder / "anchors" / journal_id)
+        return CommitCounter(self.folder / "anchors" / journal_id)
 
-    def followed(self, journal_id: str, path: Path, *, commits: int, now: float) -> Anchor | None:
+    def followed(self, journal_id: str, path: Path, *, commits: int, now: float) -> CommitCounter | None:
         """The anchor of a journal that is here now, to count its commits; ``None``, and closed, where none can be."""
         anchor = self.anchor(journal_id)
         try:

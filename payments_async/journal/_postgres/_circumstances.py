@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from payments_async.journal._examination import Circumstance
+from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._postgres import _rights
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._schema import silent_triggers
@@ -29,7 +29,7 @@ _SHOWN = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_time
 
 def circumstances(
     connection: PgConnection, schema: str, ours: Collection[str], *, is_shared: bool
-) -> tuple[Circumstance, ...]:
+) -> tuple[IntegrityCheck, ...]:
     """What was found of each.
 
     Args:
@@ -42,20 +42,20 @@ def circumstances(
         value = _setting(connection, name)
         fits = value in wanted
         found.append(
-            Circumstance(name=name, found=value, is_wrong=is_wrong and not fits, remedy="" if fits else remedy)
+            IntegrityCheck(name=name, found=value, is_wrong=is_wrong and not fits, remedy="" if fits else remedy)
         )
-    found += [Circumstance(name=name, found=_setting(connection, name)) for name in _SHOWN]
+    found += [IntegrityCheck(name=name, found=_setting(connection, name)) for name in _SHOWN]
     found.append(_sessions(is_shared=is_shared))
     silent = ", ".join(silent_triggers(connection, schema))
     found.append(
-        Circumstance(
+        IntegrityCheck(
             name="triggers", found=f"{silent} may not fire" if silent else "fire always", is_wrong=bool(silent),
             remedy="no handler hears of what becomes of an order: `payments-async journal migrate`" if silent else "",
         )
     )  # fmt: skip
     lacking = _rights.lacking(connection, schema, ours)
     found.append(
-        Circumstance(
+        IntegrityCheck(
             name="rights", found=lacking or "all that the journal needs", is_wrong=lacking is not None,
             remedy="" if lacking is None else "as said, by the owner of the tables",
         )
@@ -70,14 +70,14 @@ def _setting(connection: PgConnection, name: str) -> str:
     return str(found[0])
 
 
-def _version(connection: PgConnection) -> Circumstance:
+def _version(connection: PgConnection) -> IntegrityCheck:
     number, words = int(_setting(connection, "server_version_num")), _setting(connection, "server_version")
     if number < _OLDEST:
-        return Circumstance(name="server", found=words, is_wrong=True, remedy="PostgreSQL 13 or later is needed")
-    return Circumstance(name="server", found=f"PostgreSQL {words}")
+        return IntegrityCheck(name="server", found=words, is_wrong=True, remedy="PostgreSQL 13 or later is needed")
+    return IntegrityCheck(name="server", found=f"PostgreSQL {words}")
 
 
-def _replication(connection: PgConnection) -> Circumstance:
+def _replication(connection: PgConnection) -> IntegrityCheck:
     """Whether a standby has what was committed before we are told."""
     found = connection.execute(
         """SELECT pg_is_in_recovery(), current_setting('synchronous_standby_names'),
@@ -86,28 +86,28 @@ def _replication(connection: PgConnection) -> Circumstance:
     assert found is not None
     is_standby, names, count = found
     if is_standby:
-        return Circumstance(name="replication", found="a standby, which only reads", remedy="name the primary")
+        return IntegrityCheck(name="replication", found="a standby, which only reads", remedy="name the primary")
     if names:
-        return Circumstance(name="replication", found=f"synchronous ({names}), {count} connected")
+        return IntegrityCheck(name="replication", found=f"synchronous ({names}), {count} connected")
     if count:
         remedy = "after a failover the last commits may be missing: nothing is sent then before the list was read"
-        return Circumstance(name="replication", found=f"{count} connected, not synchronous", remedy=remedy)
-    return Circumstance(name="replication", found="none that this user sees")
+        return IntegrityCheck(name="replication", found=f"{count} connected, not synchronous", remedy=remedy)
+    return IntegrityCheck(name="replication", found="none that this user sees")
 
 
-def _sessions(*, is_shared: bool) -> Circumstance:
+def _sessions(*, is_shared: bool) -> IntegrityCheck:
     if is_shared:
         remedy = "pool_mode = session, or connect to the server itself"
-        return Circumstance(name="sessions", found="lent for one transaction only", is_wrong=True, remedy=remedy)
-    return Circumstance(name="sessions", found="our own")
+        return IntegrityCheck(name="sessions", found="lent for one transaction only", is_wrong=True, remedy=remedy)
+    return IntegrityCheck(name="sessions", found="our own")
 
 
-def _age(connection: PgConnection) -> Circumstance:
+def _age(connection: PgConnection) -> IntegrityCheck:
     found = connection.execute(
         "SELECT age(datfrozenxid) FROM pg_database WHERE datname = current_database()"
     ).fetchone()
     assert found is not None
     remedy = "VACUUM the database soon: it stops taking writes before it runs out of numbers"
-    return Circumstance(
+    return IntegrityCheck(
         name="transactions since the last freeze", found=f"{found[0]:,}", remedy=remedy if found[0] > _LONG_AGO else ""
     )

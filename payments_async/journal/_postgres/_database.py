@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import attrs
 import psycopg
 
-from payments_async.journal._examination import Circumstance
+from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import (
     JournalError,
     JournalLost,
@@ -24,7 +24,7 @@ from payments_async.journal._faults import (
     NotMigrated,
     PlaceTaken,
 )
-from payments_async.journal._machine._memory import Memory, StateFolder
+from payments_async.journal._machine._memory import MachineState, StateFolder
 from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection, connected, shown, without_nul
@@ -182,7 +182,7 @@ class PostgresDatabase:
         return self._identity.unseen_at
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> MachineState | None:
         """What remembers it on this machine, while it is open."""
         return self._identity.memory
 
@@ -236,7 +236,7 @@ class PostgresDatabase:
         self._writing = connection.session  # through a pooler another one than libpq was told
         return connection
 
-    def _make_ready(self, connection: PgConnection, memory: Memory | None) -> None:
+    def _make_ready(self, connection: PgConnection, memory: MachineState | None) -> None:
         """Make sure of the server, make the tables where there are none, and find out whether they are those of here.
 
         Raises:
@@ -413,7 +413,7 @@ class PostgresDatabase:
         """
         assert isinstance(gathered, GatheredCommit)
         connection = gathered.by
-        is_counted = self._identity.gather_seal(commit, gathered)
+        is_counted = self._identity.gather_before_commit(commit, gathered)
         now = commit.now if self._clock is None else time.time() + self._ahead
         durable = "TRUE" if self._is_unsafe_allowed else IS_DURABLE
         in_time = f"{_NOW} BETWEEN CAST(? AS DOUBLE PRECISION) AND CAST(? AS DOUBLE PRECISION)"
@@ -445,13 +445,13 @@ class PostgresDatabase:
             return None
         return partial(self._identity.hear_of, count)
 
-    def stand_back(self, connection: Connection, /) -> None:
+    def enter_quarantine(self, connection: Connection, /) -> None:
         """A copy has gone on."""
-        self._identity.stand_back(connection)
+        self._identity.enter_quarantine(connection)
 
     # others
 
-    def begin_to_live(self) -> None:
+    def start_heartbeat(self) -> None:
         """Hold a lock as long as the journal is open here, and listen."""
         for tally in (self.commits, self.tray):
             tally.loop = asyncio.get_running_loop()
@@ -481,7 +481,7 @@ class PostgresDatabase:
         """Whether no commit is told any more, and others are heard of each second alone."""
         return self._attendant is not None and self._attendant.is_deaf
 
-    async def be_sure_of_the_dead(self) -> None:
+    async def wait_for_liveness(self) -> None:
         """Wait until the attendant knows of everybody who seems to be dead, though not for ever."""
         until = time.monotonic() + self._busy_timeout
         while self._attendant is not None and self._attendant.is_unsure and time.monotonic() < until:  # noqa: ASYNC110
@@ -531,9 +531,9 @@ class PostgresDatabase:
         silent = _schema.silent_triggers(connection, self._schema)
         return (*(f"let the trigger {name} fire" for name in silent), *_changes.mends(connection))
 
-    def recall(self) -> Memory | None:
+    def recall(self) -> MachineState | None:
         """What this machine remembers."""
-        return Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+        return MachineState.opened(self._state_folder, busy_timeout=self._busy_timeout)
 
     def facts(self) -> dict[str, str]:
         """What the journal says of itself; nothing where there is none."""
@@ -560,7 +560,7 @@ class PostgresDatabase:
             raise
         return connection
 
-    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+    def circumstances(self, connection: Connection, /) -> tuple[IntegrityCheck, ...]:
         """What the server is like for whoever connects as this user."""
         plain = self._bare()
         try:
@@ -573,11 +573,11 @@ class PostgresDatabase:
         """A row without what a text of PostgreSQL cannot hold."""
         return list(without_nul(row))
 
-    def seal_tables(self, connection: Connection, words: str, /) -> None:
+    def make_read_only(self, connection: Connection, words: str, /) -> None:
         """Have whatever writes fail."""
         _schema.seal(connection, self._schema, words, self._steps)
 
-    def unseal_tables(self, connection: Connection, /) -> None:
+    def make_writable(self, connection: Connection, /) -> None:
         """Take that back."""
         _schema.unseal(connection, self._schema)
 

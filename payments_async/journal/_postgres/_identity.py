@@ -12,7 +12,7 @@ import psycopg
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, unseen_at
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
-from payments_async.journal._machine._memory import Anchor, Memory
+from payments_async.journal._machine._memory import CommitCounter, MachineState
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._tray import quarantine_everything
@@ -133,21 +133,21 @@ class Identity:
         self._named = named
         self._schema = schema
         self._steps = steps
-        self._anchor: Anchor | None = None
+        self._anchor: CommitCounter | None = None
         self._highest = 0  # count of commits that was heard of since it was opened
         self._lock = threading.Lock()  # who writes and who hears of others are two threads
         self.journal_id = ""
-        self.memory: Memory | None = None
+        self.memory: MachineState | None = None
         self.unseen_at: float | None = None
 
-    def check_absent(self, server: Server, memory: Memory | None) -> None:
+    def check_absent(self, server: Server, memory: MachineState | None) -> None:
         """Raise ``JournalLost`` where this machine knows of another journal with orders in this place."""
         there = None if memory is None else memory.lost_at(server.place(self._schema), but=self.journal_id)
         if there is not None:
             raise JournalLost(f"{self._named}: {there} was here, and is not any more")
 
     def make(
-        self, connection: Connection, server: Server, memory: Memory | None, *, journal_id: str, remembers: bool
+        self, connection: Connection, server: Server, memory: MachineState | None, *, journal_id: str, remembers: bool
     ) -> None:
         """Give new tables their identity.
 
@@ -164,7 +164,9 @@ class Identity:
         connection.executemany(_REMEMBER, [("epoch", server.epoch)])
         connection.execute(_WRITTEN)
 
-    def begin(self, connection: Connection, server: Server, memory: Memory | None, now: float) -> Callable[[], None]:
+    def begin(
+        self, connection: Connection, server: Server, memory: MachineState | None, now: float
+    ) -> Callable[[], None]:
         """Quarantine every unfinished chunk if the database is not the one it was; in a transaction that is open.
 
         Returns:
@@ -219,7 +221,7 @@ class Identity:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return count
 
-    def gather_seal(self, commit: Commit, exchange: GatheredCommit) -> bool:
+    def gather_before_commit(self, commit: Commit, exchange: GatheredCommit) -> bool:
         """Let what ``seal`` does go along with a commit; tells whether it is counted. Raises ``Unforeseen``."""
         if not (commit.moves or commit.is_counted or commit.last):
             if commit.has_claimed:
@@ -245,7 +247,7 @@ class Identity:
         with self._lock:
             return max(self._highest, 0 if self._anchor is None else self._anchor.count())
 
-    def stand_back(self, connection: Connection) -> None:
+    def enter_quarantine(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
         commit = Commit(connection, self._database, self._database.begin(connection))
         quarantine_everything(commit, is_behind=True)

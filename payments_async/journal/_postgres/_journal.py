@@ -30,7 +30,7 @@ from payments_async.journal._postgres._borrowed import ask
 from payments_async.journal._postgres._connection import connected_beside, is_whole
 from payments_async.journal._postgres._database import APPLICATION, DEFAULT_SCHEMA, PostgresDatabase
 from payments_async.journal._postgres._schema import STEPS, quoted
-from payments_async.journal._records import Adoption, Chunk, Entry, HeldUp, Laid, Placed, body_digest
+from payments_async.journal._records import Chunk, Entry, HeldUp, Placed, Staged, TakeoverAuthorisation, body_digest
 from payments_async.journal._statements import _puts
 from payments_async.journal._versions import Step
 
@@ -88,7 +88,7 @@ class PostgresJournal(Journal):
         statement_timeout: float = 60.0,
         allow_unsafe: bool = False,
         clock: Callable[[], float] | None = None,
-        second_journal: Adoption | None = None,
+        second_journal: TakeoverAuthorisation | None = None,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         if not is_whole(dsn):
@@ -189,7 +189,7 @@ class PostgresJournal(Journal):
             or await super().entry(request_id)  # it was taken between
         )
 
-    async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
+    async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Staged]:
         return await self._read(partial(_tray.laid, stuck=stuck), name, after, limit)
 
     async def held_up(self, name: str) -> HeldUp:
@@ -242,8 +242,8 @@ class PostgresJournal(Journal):
                     self._withdraw_unheard(request, taken)
             raise
 
-    async def drop_laid(self, name: str, request_id: str, *, who: str, why: str) -> None:
-        await self._submit("drop_laid", _tray.drop, name, request_id, who, why)
+    async def discard_staged(self, name: str, request_id: str, *, who: str, why: str) -> None:
+        await self._submit("discard_staged", _tray.drop, name, request_id, who, why)
 
     async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
         values = (self._postgres.journal_id, change_id, handler)

@@ -27,8 +27,8 @@ from payments_async.journal._faults import (
 from payments_async.journal._records import (
     WATCHED,
     Entry,
-    Laid,
     Placed,
+    Staged,
     body_digest,
     check_named,
     order_of,
@@ -50,7 +50,7 @@ MARK_TOLD = "SELECT verdict FROM {s}.mark_told(CAST(? AS text), CAST(? AS bigint
 Asks = Callable[[int, str, Order, float, int], PutRequest]
 
 
-def laid(connection: Connection, outbox: str, after: int, limit: int, *, stuck: bool) -> Sequence[Laid]:
+def laid(connection: Connection, outbox: str, after: int, limit: int, *, stuck: bool) -> Sequence[Staged]:
     """Orders in the tray after this one, oldest first: those that wait, or those that could not be taken."""
     found = connection.execute(
         f"""SELECT id, request_id, amount, not_before, at, problem FROM tray
@@ -58,7 +58,7 @@ def laid(connection: Connection, outbox: str, after: int, limit: int, *, stuck: 
         (outbox, after, limit),
     )
     return tuple(
-        Laid(id=number, request_id=request_id, amount=_amount(amount), not_before=due, at=at, problem=problem)
+        Staged(id=number, request_id=request_id, amount=_amount(amount), not_before=due, at=at, problem=problem)
         for number, request_id, amount, due, at, problem in found.fetchall()
     )
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import attrs
 
-from payments_async.journal._examination import Circumstance
+from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._machine import _sqlite_faults
-from payments_async.journal._machine._memory import Memory, StateFolder
+from payments_async.journal._machine._memory import MachineState, StateFolder
 from payments_async.journal._sqlite import _circumstances, _opening
-from payments_async.journal._sqlite._identity import Epoch, Liveness
+from payments_async.journal._sqlite._identity import FileIdentity, Liveness
 from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection, Gathered, Unforeseen
 from payments_async.journal._statements._entries import Commit
@@ -64,7 +64,7 @@ class SqliteDatabase:
         self.now = clock
         self.place = Path(os.path.realpath(path))
         self.is_new = False
-        self._epoch = Epoch(self.place, self, named=path, clock=clock, steps=steps)
+        self._epoch = FileIdentity(self.place, self, named=path, clock=clock, steps=steps)
         self._liveness = Liveness(self.place)
 
     @property
@@ -73,7 +73,7 @@ class SqliteDatabase:
         return self._epoch.journal_id
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> MachineState | None:
         """What remembers it outside of its folder, while it is open."""
         return self._epoch.memory
 
@@ -103,7 +103,7 @@ class SqliteDatabase:
 
     def open(self) -> Connection:
         """Open the file, made where there is none, and find out whether it is the one it was."""
-        memory: Memory | None = None
+        memory: MachineState | None = None
         connection: sqlite3.Connection | None = None
         try:
             memory = self.recall()
@@ -194,11 +194,11 @@ class SqliteDatabase:
         """Count a commit that moved an order. Raises ``JournalBehind``."""
         return self._epoch.seal(commit)
 
-    def stand_back(self, connection: Connection, /) -> None:
+    def enter_quarantine(self, connection: Connection, /) -> None:
         """A copy has gone on."""
-        self._epoch.stand_back(connection)
+        self._epoch.enter_quarantine(connection)
 
-    def begin_to_live(self) -> None:
+    def start_heartbeat(self) -> None:
         """Hold a lock as long as the journal is open here."""
         self._liveness.begin()
 
@@ -208,7 +208,7 @@ class SqliteDatabase:
         with self._liveness.dead() as dead:
             yield dead
 
-    async def be_sure_of_the_dead(self) -> None:
+    async def wait_for_liveness(self) -> None:
         """The system tells of them at once."""
 
     def is_of_the_disk(self, error: Exception, /) -> bool:
@@ -223,7 +223,7 @@ class SqliteDatabase:
         """The error of the journal that says the same, and of which file."""
         return _sqlite_faults.translated(error, self._path)
 
-    def _make(self, memory: Memory | None) -> bool:
+    def _make(self, memory: MachineState | None) -> bool:
         """Make the journal where there is none; tells whether that was done."""
         if self.place.is_file() and not self.place.stat().st_size:
             self._epoch.check_absent(memory)
@@ -252,9 +252,9 @@ class SqliteDatabase:
                 _changes.write_unwritten(connection, self.now())
             return attrs.evolve(done, steps=(*done.steps, *mends))
 
-    def recall(self) -> Memory | None:
+    def recall(self) -> MachineState | None:
         """What this machine remembers."""
-        return Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+        return MachineState.opened(self._state_folder, busy_timeout=self._busy_timeout)
 
     def facts(self) -> dict[str, str]:
         """What the journal says of itself; nothing where there is no file."""
@@ -280,7 +280,7 @@ class SqliteDatabase:
             raise
         return connection
 
-    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+    def circumstances(self, connection: Connection, /) -> tuple[IntegrityCheck, ...]:
         """What the file relies on."""
         return _circumstances.circumstances(self.place, connection, self._state_folder)
 
@@ -288,11 +288,11 @@ class SqliteDatabase:
         """A row as it is: a file holds everything."""
         return list(row)
 
-    def seal_tables(self, connection: Connection, words: str, /) -> None:
+    def make_read_only(self, connection: Connection, words: str, /) -> None:
         """Have whatever writes a row fail."""
         _opening.seal(connection, words)
 
-    def unseal_tables(self, connection: Connection, /) -> None:
+    def make_writable(self, connection: Connection, /) -> None:
         """Take that back."""
         _opening.unseal(connection)
 

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, quarantine_all, unseen_at
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalUnavailable
 from payments_async.journal._machine._files import birth_of, inode_of, lock_file
-from payments_async.journal._machine._memory import Anchor, Memory
+from payments_async.journal._machine._memory import CommitCounter, MachineState
 from payments_async.journal._sqlite._opening import ARRIVED, FILED, STEPS, bring_in, files_of, is_older
 from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
@@ -100,7 +100,7 @@ class _OpenFiles:
             return True
 
 
-class Epoch:
+class FileIdentity:
     """Tells a file that was copied or restored from one that was not.
 
     A copy has another inode, and a file that got the inode of a deleted one was born later. A backup that was written
@@ -137,14 +137,14 @@ class Epoch:
         self._named = path if named is None else named
         self._clock = clock
         self._steps = steps
-        self._anchors: list[Anchor] = []
+        self._anchors: list[CommitCounter] = []
         self._files: _OpenFiles | None = None
         self._filed: int | None = None  # what the next commit that counts says of the file
         self.journal_id = ""
-        self.memory: Memory | None = None
+        self.memory: MachineState | None = None
         self.unseen_at: float | None = None
 
-    def check_absent(self, memory: Memory | None) -> None:
+    def check_absent(self, memory: MachineState | None) -> None:
         """Whether a journal may be made here.
 
         Raises:
@@ -153,7 +153,7 @@ class Epoch:
         self._remember_by(memory)
         self._marked()
 
-    def begin(self, connection: Connection, memory: Memory | None) -> None:
+    def begin(self, connection: Connection, memory: MachineState | None) -> None:
         """Quarantine every unfinished chunk if the file is not the one it was.
 
         Raises:
@@ -259,7 +259,7 @@ class Epoch:
         self._files = None  # what was found out about them stays known
         return True
 
-    def stand_back(self, connection: Connection) -> None:
+    def enter_quarantine(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
         commit = Commit(connection, self._database, self._database.begin(connection))
         quarantine_all(commit, is_behind=True)
@@ -283,7 +283,7 @@ class Epoch:
     def _mark(self) -> Path:
         return self._path.with_name(f"{self._path.name}-mark")
 
-    def _remember_by(self, memory: Memory | None) -> None:
+    def _remember_by(self, memory: MachineState | None) -> None:
         """Use a memory from now on. Raises ``JournalLost`` where it knows of another journal in this place."""
         self.memory = memory
         there = None if memory is None else memory.lost_at(self._path, but=self.journal_id)
@@ -292,7 +292,7 @@ class Epoch:
 
     def _marked(self) -> int | None:
         """The count of the mark beside the file, if it is ours. Raises ``JournalLost`` if it is that of a lost one."""
-        marked = Anchor(self._mark).read()
+        marked = CommitCounter(self._mark).read()
         if marked is None:
             return None
         count, journal_id = marked
@@ -318,7 +318,7 @@ class Epoch:
 
     def _follow(self, commits: int) -> None:
         """Open the mark and the anchor, to count the commits in them."""
-        mark = Anchor(self._mark)
+        mark = CommitCounter(self._mark)
         mark.open(self.journal_id, commits)
         self._anchors.append(mark)
         if self.memory is None:

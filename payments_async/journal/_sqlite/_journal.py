@@ -18,7 +18,7 @@ from payments_async._values.checks import check_callable, check_number
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._machine._memory import StateFolder
-from payments_async.journal._records import Adoption, Run, RunIdentity
+from payments_async.journal._records import Run, RunIdentity, TakeoverAuthorisation
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
 from payments_async.journal._versions import Step
@@ -58,7 +58,7 @@ class SqliteJournal(Journal):
         state_folder: str | Path | StateFolder | None = StateFolder.OF_USER,
         busy_timeout: float = 10.0,
         clock: Callable[[], float] | None = None,
-        second_journal: Adoption | None = None,
+        second_journal: TakeoverAuthorisation | None = None,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         if str(path) in ("", ":memory:"):

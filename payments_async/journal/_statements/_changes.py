@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from payments_async.journal._changes import UNHEARD, Change, Hearing
+from payments_async.journal._changes import UNHEARD, OrderEvent, Subscription
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry, check_named
@@ -28,7 +28,7 @@ from payments_async.journal._statements._entries import (
     run_in,
 )
 from payments_async.journal._statements._evidence import resolve
-from payments_async.journal._statements._permits import end_leases_of_the_dead
+from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
 from payments_async.journal._states import UNSENT, State
 
 _log = logging.getLogger("payments_async.journal")
@@ -73,7 +73,7 @@ def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
     )
 
 
-def hearings(connection: Connection, outbox: str) -> Sequence[Hearing]:
+def subscriptions(connection: Connection, outbox: str) -> Sequence[Subscription]:
     """Of which states handlers hear, or heard."""
     found = connection.execute(
         """SELECT h.state, h.at, (SELECT count(*) FROM delivery d
@@ -81,7 +81,7 @@ def hearings(connection: Connection, outbox: str) -> Sequence[Hearing]:
         FROM hearing h WHERE h.outbox = ? ORDER BY h.state""",
         (outbox,),
     ).fetchall()
-    return tuple(Hearing(state=State(state), at=at, pending=pending) for state, at, pending in found)
+    return tuple(Subscription(state=State(state), at=at, pending=pending) for state, at, pending in found)
 
 
 def forget(commit: Commit, outbox: str, state: State, who: str, why: str) -> int:
@@ -109,7 +109,7 @@ def last(connection: Connection, states: Collection[State] = ()) -> int:
     return 0 if found is None else found[0] or 0
 
 
-def after(connection: Connection, outbox: str | None, number: int, limit: int) -> Sequence[Change]:
+def after(connection: Connection, outbox: str | None, number: int, limit: int) -> Sequence[OrderEvent]:
     """Changes that came after this one, of one outbox or of any."""
     if outbox is None:
         found = connection.execute(f"{_FEED} ORDER BY change.id LIMIT ?", (number, limit))
@@ -141,9 +141,9 @@ def claim(
     lease: float,
     limit: int,
     dead: Sequence[str],
-) -> Sequence[Change]:
+) -> Sequence[OrderEvent]:
     """Lease due changes; those of holders that are dead are due."""
-    end_leases_of_the_dead(commit, dead)
+    end_leases_of_crashed_sessions(commit, dead)
     commit.connection.executemany(
         "UPDATE hearing SET at = ? WHERE outbox = ? AND state = ? AND at < ?",
         [(commit.now, outbox, State(state).value, commit.now - _NOTED_EVERY) for state in states],
@@ -167,7 +167,7 @@ def finish(commit: Commit, change_ids: Sequence[int], status: str, holder: str, 
         _deliveries.close(commit, OUTBOX, change_ids, holder)
 
 
-def dead_after(connection: Connection, /, *, after: int) -> tuple[list[Change], int]:
+def dead_after(connection: Connection, /, *, after: int) -> tuple[list[OrderEvent], int]:
     """A page of dead letters, oldest first."""
     ids = _deliveries.dead_after(connection, OUTBOX, after, _PAGE)
     page = [
@@ -244,7 +244,7 @@ def write_unwritten(connection: Connection, now: float) -> None:
     )
 
 
-def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
+def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[OrderEvent]:
     """Claimed changes with their entries; what cannot be read is a dead letter."""
     width = _WIDTH
     doubts = doubts_about(commit.connection, [row[width + 2 :] for row in rows])
@@ -268,14 +268,14 @@ def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
     return tuple(told)
 
 
-def _as_changed(entry: Entry, change: Change) -> Entry:
+def _as_changed(entry: Entry, change: OrderEvent) -> Entry:
     """The order as a handler is told of it: who hears that it was paid must not read that it is reversed by now."""
     return attrs.evolve(entry, state=change.state, updated_at=change.at, change_id=change.id)
 
 
-def _change(row: Sequence[Any]) -> Change:
+def _change(row: Sequence[Any]) -> OrderEvent:
     """A row of ``_FACTS``."""
     number, request_id, outbox, state, at, tries, error = row
-    return Change(
+    return OrderEvent(
         id=number, request_id=request_id or "", outbox=outbox, state=State(state), at=at, tries=tries, error=error
     )

@@ -122,8 +122,8 @@ class Database(Protocol):
     def begin_changes(self, connection: Connection, /) -> None:
         """Have changes of orders of outboxes written down from now on, by whatever statement they come."""
 
-    def seal_tables(self, connection: Connection, words: str, /) -> None:
+    def make_read_only(self, connection: Connection, words: str, /) -> None:
         """Have every statement that would write fail with these words from the end of this transaction on."""
 
-    def unseal_tables(self, connection: Connection, /) -> None:
+    def make_writable(self, connection: Connection, /) -> None:
         """Take that back."""

@@ -15,8 +15,8 @@ from payments_async.journal._statements._deliveries import INBOX
 from payments_async.journal._statements._entries import Commit, PageReader, among, change, row_by_id
 from payments_async.journal._statements._evidence import record_evidence
 from payments_async.journal._statements._notifications import make_dead_letter, read_event
-from payments_async.journal._statements._permits import end_leases_of_the_dead
-from payments_async.journal._states import FINAL, News
+from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
+from payments_async.journal._states import FINAL, Signal
 
 _PAGE = 100  # events in memory at once
 _STANDS = "CASE WHEN d.status IN ('pending', 'dead') THEN d.status ELSE e.state END"
@@ -46,7 +46,7 @@ def claim(
     commit: Commit, owner: str, holder: str, lease: float, limit: int, dead: Sequence[str]
 ) -> Sequence[StoredEvent]:
     """Lease due events; those of holders that are dead are due."""
-    end_leases_of_the_dead(commit, dead)
+    end_leases_of_crashed_sessions(commit, dead)
     claimed: list[StoredEvent] = []
     for number in _deliveries.claim(commit, INBOX, ("",), owner, holder, lease, limit):
         try:
@@ -77,7 +77,7 @@ def _dispute(commit: Commit, event_id: int, error: str | None) -> None:
         words = f"the service's record disagrees with a notification: {error}"
         change(commit, row, row.state, conflict=words)
         disputed = Evidence(
-            news=News.LOOKED_UP_PROCESSING,
+            signal=Signal.LOOKED_UP_PROCESSING,
             source=f"record against notification {peer}",
             request_id=row.request_id,
             transaction_id=transaction_id,

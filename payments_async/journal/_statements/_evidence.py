@@ -13,8 +13,8 @@ from payments_async.journal._approvals import ApprovalRule, Proposal, Signature,
 from payments_async.journal._faults import NotCancelled, NotLookedFor, NotParked, OrderUnknown
 from payments_async.journal._records import (
     Evidence,
-    Finding,
     Row,
+    TransitionResult,
     check_named,
     pack_transaction_id,
     unpack_transaction_id,
@@ -38,13 +38,17 @@ from payments_async.journal._statements._entries import (
     run_of,
 )
 from payments_async.journal._statements._history import where_it_is
-from payments_async.journal._states import CONFIRMED, EVIDENCE, News, State, next_state
+from payments_async.journal._states import CONFIRMED, EVIDENCE, Signal, State, next_state
 from payments_async.journal._weighing import weigh
 
 _log = logging.getLogger("payments_async.journal")
 _SHOWN = 20  # orders named in a decision
-_TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
-_SILENT = {News.LEASE_EXPIRED, News.NOT_SENT, News.SWEPT_CLEAN_TWICE}  # none of it says that the service has the order
+_TOLD = EVIDENCE - {Signal.ACCEPTED, Signal.SWEPT_CLEAN_TWICE}  # notified or looked up
+_SILENT = {
+    Signal.LEASE_EXPIRED,
+    Signal.NOT_SENT,
+    Signal.SWEPT_CLEAN_TWICE,
+}  # none of it says that the service has the order
 
 
 def find(commit: Commit, request_id: str | None, transaction_id: str | None) -> Row | None:
@@ -67,7 +71,7 @@ def apply(
     *,
     event_id: int | None = None,
     against: str | None = None,
-) -> Finding:
+) -> TransitionResult:
     """Weigh evidence, and write it down with what it changes.
 
     Args:
@@ -77,7 +81,7 @@ def apply(
         return _apply_late(commit, row, evidence, event_id=event_id, against=against)
     if row.sent_before and _is_decided(commit, row, evidence):
         record_evidence(commit, row, evidence, row.state, None, event_id=event_id)
-        return Finding(request_id=row.request_id, before=row.state, state=row.state)
+        return TransitionResult(request_id=row.request_id, before=row.state, state=row.state)
     against = against or _of_another(commit, row, evidence.transaction_id)
     parks = False
     if against is None and (others := _may_be_meant(commit, row, evidence)):
@@ -85,7 +89,7 @@ def apply(
         against = f"{against} {others[0].request_id}"
         parked = [other for other in others if other.state is State.PARKED]
         if row.state is not State.PLANNED and not parked:  # one of them may be told of yet: nobody has to look
-            return Finding(request_id=row.request_id, before=row.state, state=row.state, conflict=against)
+            return TransitionResult(request_id=row.request_id, before=row.state, state=row.state, conflict=against)
         parks = row.state is State.UNKNOWN
         for other in parked:
             apply(commit, other, evidence, against=against)
@@ -94,10 +98,12 @@ def apply(
     flaw = weighed.conflict if is_new else None  # the same again was seen by whoever acknowledged it
     if weighed.state is not row.state or flaw is not None or weighed.transaction_id is not None:
         change(commit, row, weighed.state, transaction_id=weighed.transaction_id, conflict=flaw)
-    return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
+    return TransitionResult(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
 
 
-def _apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int | None, against: str | None) -> Finding:
+def _apply_late(
+    commit: Commit, row: Row, evidence: Evidence, *, event_id: int | None, against: str | None
+) -> TransitionResult:
     """Weigh what is told of an order that has left for an archive.
 
     What agrees with its end is not written down again. A reversal is, and the order counts as reversed from then on;
@@ -112,7 +118,7 @@ def _apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int |
             _log.warning("an archived order was told of: %s: %s", row.request_id, words, extra=facts)
     if weighed.state is not row.state:
         change(commit, row, weighed.state)
-    return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
+    return TransitionResult(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
 
 
 def _of_another(commit: Commit, row: Row, transaction_id: str | None) -> str | None:
@@ -152,7 +158,7 @@ def is_unsent(commit: Commit, row: Row) -> bool:
     if row.state not in (State.PLANNED, State.PARKED) or not row.attempt:
         return row.state in (State.PLANNED, State.PARKED)
     (proved,) = commit.execute(
-        "SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?", (row.id, News.NOT_SENT)
+        "SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?", (row.id, Signal.NOT_SENT)
     ).fetchone()
     return bool(proved == row.attempt)
 
@@ -166,8 +172,8 @@ def is_open_by_takeover(commit: Commit, row: Row) -> bool:
     trail = commit.execute(
         "SELECT news, before, after FROM evidence WHERE order_id = ? ORDER BY +id", (row.id,)
     ).fetchall()
-    turns = [news for news, before, after in trail if before != after and news != News.SWEPT_CLEAN_TWICE]
-    return turns[-1:] == [News.LEASE_EXPIRED] and is_silent(commit, row) and not is_forgotten(commit, row)
+    turns = [signal for signal, before, after in trail if before != after and signal != Signal.SWEPT_CLEAN_TWICE]
+    return turns[-1:] == [Signal.LEASE_EXPIRED] and is_silent(commit, row) and not is_forgotten(commit, row)
 
 
 def is_forgotten(commit: Commit, row: Row) -> bool:
@@ -195,7 +201,7 @@ def is_silent(commit: Commit, row: Row) -> bool:
         "SELECT EXISTS (SELECT 1 FROM ipn_event WHERE request_key IS NOT NULL AND request_key = ?)",
         (plain_id(row.request_id),),
     ).fetchone()
-    return not is_told and _SILENT.issuperset(News(news) for (news,) in told)
+    return not is_told and _SILENT.issuperset(Signal(signal) for (signal,) in told)
 
 
 def open_chunk_of(commit: Commit, row: Row) -> None:
@@ -222,7 +228,7 @@ def record_evidence(
     *,
     event_id: int | None = None,
 ) -> bool:
-    """Write evidence down. The same again, when it changes nothing, is counted in one row: sweeps repeat themselves.
+    """Write evidence down. The same again, when it changes nothing, is counted in one row: each list scan repeats it.
 
     Tells whether it is new.
     """
@@ -239,7 +245,7 @@ def record_evidence(
         again = commit.execute(
             f"""UPDATE evidence SET times = times + 1, last_at = ? WHERE order_id = ? AND news = ? AND source = ?
             AND before = ? AND after = ? AND {is_same}""",  # noqa: S608 - names of columns
-            (at, row.id, evidence.news, evidence.source, row.state, after, *same),
+            (at, row.id, evidence.signal, evidence.source, row.state, after, *same),
         )
         if again.rowcount:
             return False
@@ -249,7 +255,7 @@ def record_evidence(
         (
             row.id,
             at,
-            evidence.news,
+            evidence.signal,
             evidence.source,
             evidence.transaction_id,
             amount,
@@ -274,27 +280,27 @@ def _equal(**columns: str | None) -> tuple[str, list[str]]:
 
 def _is_decided(commit: Commit, row: Row, evidence: Evidence) -> bool:
     """Whether a person knew of this very evidence when they wrote the order off, and so called it false."""
-    if evidence.news not in _TOLD:
+    if evidence.signal not in _TOLD:
         return False
     amount = None if evidence.amount is None else amount_text(evidence.amount)
     is_same, same = _equal(transaction_id=evidence.transaction_id, amount=amount, currency=evidence.currency)
     known = commit.execute(
         f"""SELECT 1 FROM evidence WHERE order_id = ? AND decided IS NOT NULL AND news = ?
         AND {is_same} LIMIT 1""",  # noqa: S608 - names of columns
-        (row.id, evidence.news, *same),
+        (row.id, evidence.signal, *same),
     ).fetchone()
     return known is not None
 
 
-def apply_evidence(commit: Commit, evidence: Evidence) -> Finding | None:
+def apply_evidence(commit: Commit, evidence: Evidence) -> TransitionResult | None:
     """Weigh what somebody found out."""
-    if evidence.news not in EVIDENCE:
-        raise ValueError(f"news: {evidence.news} is no evidence")
+    if evidence.signal not in EVIDENCE:
+        raise ValueError(f"signal: {evidence.signal} is no evidence")
     row = find(commit, evidence.request_id, evidence.transaction_id)
     return None if row is None else apply(commit, row, evidence)
 
 
-def apply_all(commit: Commit, works: Sequence[Work[Finding | None]]) -> list[Finding | None]:
+def apply_all(commit: Commit, works: Sequence[Work[TransitionResult | None]]) -> list[TransitionResult | None]:
     """Weigh what several found out, one after the other, without a savepoint around each."""
     return [work(commit) for work in works]
 
@@ -314,7 +320,7 @@ def write_off(
     rows = {request_id: named_row(commit, request_id) for request_id in sorted(request_ids)}
     for request_id, row in rows.items():
         verdict = next_state(
-            row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row)
+            row.state, Signal.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row)
         )
         if verdict.ignored or verdict.state is not State.PLANNED:
             raise NotParked(f"order {request_id} is {row.state}")
@@ -328,8 +334,8 @@ def write_off(
 def plan_again(commit: Commit, row: Row, who: str, why: str, about: str | None) -> None:
     """Plan an order that never arrived, as a person says."""
     if not is_unsent(commit, row):
-        archive_attempt(commit, row, News.UNKNOWN, row.code, row.message, row.updated_at)
-    decision = resolve(commit, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=about)
+        archive_attempt(commit, row, Signal.UNKNOWN, row.code, row.message, row.updated_at)
+    decision = resolve(commit, Signal.WRITTEN_OFF, who, why, order_id=row.id, evidence=about)
     _dispute(commit, row, decision, who)
     change(commit, row, State.PLANNED, sent_before=True)
     open_chunk_of(commit, row)
@@ -341,12 +347,12 @@ def cancel(commit: Commit, request_id: str, who: str, why: str) -> None:
     row = named_row(commit, request_id)
     if row.state is State.CANCELLED:
         return
-    verdict = next_state(row.state, News.CANCELLED, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row))
+    verdict = next_state(row.state, Signal.CANCELLED, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row))
     if verdict.ignored:
         raise NotCancelled(f"order {request_id} is {row.state}: {row.state.meaning.now}")
     if (missing := awaited(commit, run_of(row.id))) is not None:  # it may have been sent, and that be forgotten
         raise NotLookedFor(f"order {request_id}: {missing.words()}")
-    resolve(commit, News.CANCELLED, who, why, order_id=row.id)
+    resolve(commit, Signal.CANCELLED, who, why, order_id=row.id)
     change(commit, row, verdict.state, message=f"cancelled by {who}: {why}")
 
 
@@ -391,7 +397,7 @@ def lift_quarantine(
     request_ids: Collection[str] | None,
     remembered: Sequence[ApprovalRule],
 ) -> int:
-    """The orders of quarantined chunks were looked up, says a named person, and so do sweeps on record.
+    """The orders of quarantined chunks were looked up, says a named person, and so do list scans on record.
 
     Args:
         request_ids: The planned orders of which the person says so by themselves, whatever was read: all of them.
@@ -434,7 +440,7 @@ def _planned_in(commit: Commit, run: int) -> set[str]:
 
 
 def archive_attempt(
-    commit: Commit, row: Row, outcome: News, code: int | None, message: str | None, done_at: float
+    commit: Commit, row: Row, outcome: Signal, code: int | None, message: str | None, done_at: float
 ) -> None:
     """Write down an attempt whose place in the row of its order the next one will take."""
     commit.execute(
@@ -445,7 +451,7 @@ def archive_attempt(
 
 
 def named_row(commit: Commit, request_id: str) -> Row:
-    """An order that a person or a sweep names. Raises ``OrderUnknown``."""
+    """An order that a person or a list scan names. Raises ``OrderUnknown``."""
     row = row_here(commit, request_id)
     if row is None:
         raise OrderUnknown(where_it_is(commit.connection, request_id))
@@ -453,11 +459,11 @@ def named_row(commit: Commit, request_id: str) -> Row:
 
 
 def _about(commit: Commit, row: Row) -> str | None:
-    """What a write-off is about: every contradiction that nobody has decided on, and the sweeps."""
+    """What a write-off is about: every contradiction that nobody has decided on, and the list scans."""
     found = commit.execute(
         """SELECT coalesce(conflict, detail) FROM evidence WHERE order_id = ? AND decided IS NULL
         AND (conflict IS NOT NULL OR news = ?) ORDER BY id""",
-        (row.id, News.SWEPT_CLEAN_TWICE),
+        (row.id, Signal.SWEPT_CLEAN_TWICE),
     ).fetchall()
     return "; ".join(dict.fromkeys(words for (words,) in found if words)) or None
 
@@ -467,7 +473,7 @@ def _dispute(commit: Commit, row: Row, decision: int, who: str) -> None:
     told = commit.execute(
         """UPDATE evidence SET decided = ? WHERE order_id = ? AND decided IS NULL
         AND (conflict IS NOT NULL OR news = ?) RETURNING event_id""",
-        (decision, row.id, News.SWEPT_CLEAN_TWICE),
+        (decision, row.id, Signal.SWEPT_CLEAN_TWICE),
     ).fetchall()
     for (event_id,) in told:
         if event_id is not None:

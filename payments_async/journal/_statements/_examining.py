@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from payments_async.journal._examination import Flaw
+from payments_async.journal._examination import Inconsistency
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import proved
 from payments_async.journal._statements._changes import UNWRITTEN
@@ -127,7 +127,7 @@ def count_rows(connection: Connection) -> tuple[int, int, int]:
     return orders, notifications, changes
 
 
-def flaws_of(connection: Connection, tell: Callable[[int], object]) -> list[Flaw]:
+def flaws_of(connection: Connection, tell: Callable[[int], object]) -> list[Inconsistency]:
     """What does not agree with the rest, in a snapshot.
 
     Args:
@@ -138,7 +138,7 @@ def flaws_of(connection: Connection, tell: Callable[[int], object]) -> list[Flaw
         found = connection.execute(f"{rule.sql.format(shift=SHIFT)} LIMIT {_MOST}").fetchall()
         if found:
             examples = tuple(str(one) for (one,) in found[:_SHOWN])
-            flaws.append(Flaw(about=rule.about, count=len(found), examples=examples, remedy=rule.remedy))
+            flaws.append(Inconsistency(about=rule.about, count=len(found), examples=examples, remedy=rule.remedy))
     return flaws
 
 
@@ -153,15 +153,15 @@ class _Found:
         count, examples = self._flaws.get((about, remedy), (0, ()))
         self._flaws[about, remedy] = [count + 1, (*examples, example)[:_SHOWN]]
 
-    def flaws(self) -> list[Flaw]:
+    def flaws(self) -> list[Inconsistency]:
         """All of them."""
         return [
-            Flaw(about=about, count=count, examples=examples, remedy=remedy)
+            Inconsistency(about=about, count=count, examples=examples, remedy=remedy)
             for (about, remedy), (count, examples) in self._flaws.items()
         ]
 
 
-def _flaws_of_facts(connection: Connection) -> list[Flaw]:
+def _flaws_of_facts(connection: Connection) -> list[Inconsistency]:
     """Whether a journal knows who it is."""
     facts, found = dict(connection.execute("SELECT key, value FROM meta").fetchall()), _Found()
     if len(facts.get("journal_id", "")) != 32:
@@ -171,7 +171,7 @@ def _flaws_of_facts(connection: Connection) -> list[Flaw]:
     return found.flaws()
 
 
-def _flaws_of_orders(connection: Connection, tell: Callable[[int], object]) -> list[Flaw]:
+def _flaws_of_orders(connection: Connection, tell: Callable[[int], object]) -> list[Inconsistency]:
     """Each order by itself and with its chunk, and all of them with the sums beside them."""
     found, read = _Found(), 0
     chunks, sums = _Chunks(connection, found), _Sums(connection, found)

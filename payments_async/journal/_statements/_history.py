@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import Signature
 from payments_async.journal._faults import OrderUnknown
-from payments_async.journal._records import LISTS, Happening, Row, Standing, Sweep, unpack_transaction_id
+from payments_async.journal._records import LISTS, Happening, ListScan, OutcomeWithHistory, Row, unpack_transaction_id
 from payments_async.journal._statements._approvals import approvals, proposals
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
@@ -37,10 +37,10 @@ from payments_async.journal._statements._entries import (
     run_of,
     snapshot,
 )
-from payments_async.journal._states import RULES, News, State
+from payments_async.journal._states import RULES, Signal, State
 
 # what the answer was, when nothing but it has made of the order
-_ANSWERED = {State(news.value): news for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)}
+_ANSWERED = {State(signal.value): signal for signal in (Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN)}
 _ORDER = ("planned", "permit", "answer", "takeover", "delivery", "notification", "evidence", "resolution")
 _RANKS = {what: rank for rank, what in enumerate(_ORDER)}
 _STATES = {state.value: state for state in State}  # looking up takes a tenth of what asking the enumeration takes
@@ -54,8 +54,8 @@ _DOUBTED = {
     "unconfirmed": "notified, not confirmed: it moves nothing before the service's own record bears it out",
     "reported": "from somebody who is not known to be a sender: nothing believes it",
 }
-_NEWS = {news.value: news for news in News}
-_DECISIONS = {news.value: news for news in (News.WRITTEN_OFF, News.CANCELLED)}  # that move an order
+_NEWS = {signal.value: signal for signal in Signal}
+_DECISIONS = {signal.value: signal for signal in (Signal.WRITTEN_OFF, Signal.CANCELLED)}  # that move an order
 _UNFINISHED = "it was broken off"
 _SWEEPS = "s.id, r.batch_id, s.since, s.until, s.begun_at, s.ended_at, s.rows, s.requests, s.counted, s.problem"
 _MOST = 1000  # that are told of: whoever reconciles each minute makes half a million in a year
@@ -200,12 +200,12 @@ def traces(connection: Connection, request_id: str) -> Sequence[Happening]:
                 at=at,
                 what="evidence",
                 by="list",
-                news=News(news),
+                signal=Signal(signal),
                 detail=", ".join(
                     [f"transaction {transaction}", *([f"{amount} {currency or ''}".strip()] * bool(amount))]
                 ),
             )
-            for transaction, news, amount, currency, at in seen
+            for transaction, signal, amount, currency, at in seen
         ]
         return sorted([*found, *told], key=lambda one: one.at)
 
@@ -261,14 +261,14 @@ def _signed(by: Signature, kind: str, why: str) -> Happening:
     return Happening(at=by.at, what="resolution", by=str(by), detail=f"{kind}: {why}")
 
 
-def standings_after(batch_id: str) -> PageReader[Standing]:
+def standings_after(batch_id: str) -> PageReader[OutcomeWithHistory]:
     """A reader of pages of the orders of a batch, each with what brought it to where it stands.
 
     An order is made of its row only when it is its turn: hundreds at once would wake the garbage collector.
     """
     sql = f"SELECT {COLUMNS} FROM outbox WHERE id > ? AND id <= ? AND {IS_HERE} ORDER BY id LIMIT {PAGE}"  # noqa: S608
 
-    def read(connection: Connection, /, *, after: int) -> tuple[Iterable[Standing], int]:
+    def read(connection: Connection, /, *, after: int) -> tuple[Iterable[OutcomeWithHistory], int]:
         with snapshot(connection):
             first, last = bounds_of(connection, batch_id)
             rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
@@ -276,7 +276,7 @@ def standings_after(batch_id: str) -> PageReader[Standing]:
                 return (), after
             trails, doubts = _trails(connection, rows[0][0], rows[-1][0]), doubts_about(connection, rows)
         found = (
-            Standing(
+            OutcomeWithHistory(
                 entry=entry_of(row, batch_id, doubts.get(row.request_id, NO_DOUBTS)),
                 decision=_decision(row, trails),
                 persons=_persons(row, trails),
@@ -337,23 +337,23 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
     def add(at: float, what: str, state: State | None, told: Callable[..., Happening], *of: object) -> None:
         found.append(_Fact(at, _RANKS[what], len(found), state, told, of))
 
-    def add_ours(what: str, at: float, worker: str | None, news: News, state: State, words: str) -> None:
-        add(at, what, state, _ours, what, at, worker, news, state, words)
+    def add_ours(what: str, at: float, worker: str | None, signal: Signal, state: State, words: str) -> None:
+        add(at, what, state, _ours, what, at, worker, signal, state, words)
 
     add(trails.planned_at, "planned", State.PLANNED, _planned, row.id, trails)
     for attempt in attempts:
-        worker, news = _worker(row, attempt.token, trails), _NEWS[attempt.outcome]
-        add_ours("permit", attempt.permitted_at, worker, News.PERMITTED, State.SENDING, f"attempt {attempt.n}")
+        worker, signal = _worker(row, attempt.token, trails), _NEWS[attempt.outcome]
+        add_ours("permit", attempt.permitted_at, worker, Signal.PERMITTED, State.SENDING, f"attempt {attempt.n}")
         until, words = _later(evidence, attempt.permitted_at), _words(attempt.n, attempt.code, attempt.message, None)
-        if news is News.NOT_SENT:
-            add_ours("answer", attempt.done_at, worker, news, State.PLANNED, words)
+        if signal is Signal.NOT_SENT:
+            add_ours("answer", attempt.done_at, worker, signal, State.PLANNED, words)
         elif until is not None and until[0] in _ANSWERED:
             state, at = until
             add_ours("answer", at, worker, _ANSWERED[state], state, words)
     if row.attempt and row.attempt not in [attempt.n for attempt in attempts]:
         # the attempt whose story is in the row itself; the others were put out of it by a later one or a write-off
         worker = _worker(row, row.token, trails)
-        add_ours("permit", row.permitted_at, worker, News.PERMITTED, State.SENDING, f"attempt {row.attempt}")
+        add_ours("permit", row.permitted_at, worker, Signal.PERMITTED, State.SENDING, f"attempt {row.attempt}")
         state, at = _later(evidence, row.permitted_at) or (row.state, row.updated_at)
         if state in _ANSWERED:
             words = _words(row.attempt, row.code, row.message, row.transaction_id)
@@ -362,7 +362,7 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
         what = _kind(seen)
         add(seen.at, what, _STATES[seen.after], _seen, seen, what)
     for resolution in map(_Resolution._make, trails.resolutions.get(row.id, ())):
-        stands = State.PLANNED if resolution.kind == News.WRITTEN_OFF else None
+        stands = State.PLANNED if resolution.kind == Signal.WRITTEN_OFF else None
         add(resolution.at, "resolution", stands, _resolved, resolution)
     return found
 
@@ -381,13 +381,13 @@ def _worker(row: Row, token: int, trails: _Trails) -> str | None:
 
 def _is_late_proof(seen: _Evidence) -> bool:
     """Whether it is that nothing left of an order which was taken over before."""
-    return seen.news == News.NOT_SENT and seen.after == State.PLANNED
+    return seen.news == Signal.NOT_SENT and seen.after == State.PLANNED
 
 
 def _kind(seen: _Evidence) -> str:
     if seen.event_id is not None:
         return "notification"
-    if seen.news == News.LEASE_EXPIRED:
+    if seen.news == Signal.LEASE_EXPIRED:
         return "takeover"
     return "answer" if seen.source.startswith("answer to ") else "evidence"
 
@@ -397,12 +397,12 @@ def _planned(order_id: int, trails: _Trails) -> Happening:
     return Happening(at=trails.planned_at, what="planned", state=State.PLANNED, detail=detail)
 
 
-def _ours(what: str, at: float, worker: str | None, news: News, state: State, words: str) -> Happening:
-    return Happening(at=at, what=what, by=worker, news=news, state=state, rule=RULES[news], detail=words)
+def _ours(what: str, at: float, worker: str | None, signal: Signal, state: State, words: str) -> Happening:
+    return Happening(at=at, what=what, by=worker, signal=signal, state=state, rule=RULES[signal], detail=words)
 
 
 def _seen(seen: _Evidence, what: str) -> Happening:
-    news, words = _NEWS[seen.news], []
+    signal, words = _NEWS[seen.news], []
     if seen.transaction_id:
         words.append(f"transaction {seen.transaction_id}")
     if seen.amount:
@@ -418,9 +418,9 @@ def _seen(seen: _Evidence, what: str) -> Happening:
         at=seen.at,
         what=what,
         by=seen.source,
-        news=news,
+        signal=signal,
         state=_STATES[seen.after],
-        rule=RULES[news],
+        rule=RULES[signal],
         detail=", ".join(words) or None,
         conflict=seen.conflict,
     )
@@ -428,14 +428,14 @@ def _seen(seen: _Evidence, what: str) -> Happening:
 
 def _resolved(resolution: _Resolution) -> Happening:
     _, kind, who, why, evidence, at = resolution
-    news = _DECISIONS.get(kind)
+    signal = _DECISIONS.get(kind)
     return Happening(
         at=at,
         what="resolution",
         by=who,
-        news=news,
-        state=State.PLANNED if news is News.WRITTEN_OFF else None,
-        rule=None if news is None else RULES[news],
+        signal=signal,
+        state=State.PLANNED if signal is Signal.WRITTEN_OFF else None,
+        rule=None if signal is None else RULES[signal],
         detail=f"{kind}: {why}" + (f" (on: {evidence})" if evidence else ""),
     )
 
@@ -485,7 +485,7 @@ def _words(n: int, code: int | None, message: str | None, transaction_id: bytes 
     return ", ".join(words)
 
 
-def void_sweeps(commit: Commit, runs: Iterable[int] | None = None) -> None:
+def void_list_scans(commit: Commit, runs: Iterable[int] | None = None) -> None:
     """What was sent since may be unknown to this file: no reading of the list of before counts any more.
 
     Args:
@@ -502,7 +502,7 @@ def void_sweeps(commit: Commit, runs: Iterable[int] | None = None) -> None:
         commit.connection.executemany("UPDATE run SET quarantined_at = ? WHERE id = ?", [(moment, run) for run in runs])
 
 
-def begin_sweep(commit: Commit, batch_id: str | None, since: date, until: date) -> Sweep:
+def begin_list_scan(commit: Commit, batch_id: str | None, since: date, until: date) -> ListScan:
     """A reading of the list begins; it counts once it has ended well, unless the journal is doubted meanwhile."""
     run = None if batch_id is None else number_of(commit, batch_id)
     (number,) = commit.execute(
@@ -510,15 +510,15 @@ def begin_sweep(commit: Commit, batch_id: str | None, since: date, until: date) 
         VALUES (?, {LAST_VOIDED}, ?, ?, ?, ?) RETURNING id""",  # noqa: S608 - no value in it
         (run, since.isoformat(), until.isoformat(), commit.now, _UNFINISHED),
     ).fetchone()
-    return Sweep(id=number, batch_id=batch_id, since=since, until=until, begun=commit.now)
+    return ListScan(id=number, batch_id=batch_id, since=since, until=until, begun=commit.now)
 
 
-def end_sweep(commit: Commit, sweep: Sweep, grace: float, interval: float) -> None:
+def end_list_scan(commit: Commit, scan: ListScan, grace: float, interval: float) -> None:
     """It has ended, as the one who read says."""
-    counted = CLEAN if sweep.clean and sweep.is_whole and _may_count(commit, sweep, grace, interval) else sweep.counted
+    counted = CLEAN if scan.clean and scan.is_whole and _may_count(commit, scan, grace, interval) else scan.counted
     commit.execute(
         "UPDATE sweep SET ended_at = ?, rows = ?, requests = ?, counted = ?, problem = ? WHERE id = ?",
-        (commit.now, sweep.rows, sweep.requests, int(counted), sweep.problem, sweep.id),
+        (commit.now, scan.rows, scan.requests, int(counted), scan.problem, scan.id),
     )
     if counted == CLEAN:  # two of one batch: from now on no list lacks what was sent before that was found
         _forget_restored(commit)
@@ -538,7 +538,7 @@ def _forget_restored(commit: Commit) -> None:
         commit.execute("DELETE FROM meta WHERE key = ?", (RESTORED,))
 
 
-def _may_count(commit: Commit, sweep: Sweep, grace: float, interval: float) -> bool:
+def _may_count(commit: Commit, scan: ListScan, grace: float, interval: float) -> bool:
     """Whether a list began late enough since the journal was found to be copied or restored, and since the one before.
 
     Args:
@@ -547,7 +547,7 @@ def _may_count(commit: Commit, sweep: Sweep, grace: float, interval: float) -> b
     run, begun, at = commit.execute(
         """SELECT s.run, s.begun_at, CASE WHEN s.run IS NULL THEN s.doubted_at ELSE coalesce(r.quarantined_at, 0) END
         FROM sweep s LEFT JOIN run r ON r.id = s.run WHERE s.id = ?""",
-        (sweep.id,),
+        (scan.id,),
     ).fetchone()
     if not at:
         return True
@@ -555,7 +555,7 @@ def _may_count(commit: Commit, sweep: Sweep, grace: float, interval: float) -> b
     before = commit.execute(
         f"""SELECT 1 FROM sweep WHERE coalesce(run, -1) = ? AND counted = {CLEAN} AND doubted_at >= ?
         AND ended_at > ? AND id <> ? AND id > ? LIMIT 1""",  # noqa: S608 - a number only
-        (-1 if run is None else run, at, begun - interval, sweep.id, after),
+        (-1 if run is None else run, at, begun - interval, scan.id, after),
     ).fetchone()
     return bool(begun >= since + (grace if since == at else max(grace, interval))) and before is None
 
@@ -578,7 +578,7 @@ def note_restored(commit: Commit, *, is_behind: bool) -> None:
         )
 
 
-def sweeps(connection: Connection, batch_id: str | None) -> Sequence[Sweep]:
+def list_scans(connection: Connection, batch_id: str | None) -> Sequence[ListScan]:
     """The latest readings that were made for a batch, or for any; oldest first."""
     sql = f"SELECT {_SWEEPS} FROM sweep s LEFT JOIN run r ON r.id = s.run"  # noqa: S608 - no value in it
     if batch_id is None:
@@ -645,9 +645,9 @@ def sent_since(connection: Connection, batch_id: str | None, states: Sequence[St
     return min((moment for (moment,) in moments if moment is not None), default=None)
 
 
-def _sweep(values: Sequence[Any]) -> Sweep:
+def _sweep(values: Sequence[Any]) -> ListScan:
     number, batch_id, since, until, begun, ended, rows, requests, counted, problem = values
-    return Sweep(
+    return ListScan(
         id=number,
         batch_id=batch_id,
         since=date.fromisoformat(since),

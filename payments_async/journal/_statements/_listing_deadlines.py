@@ -14,7 +14,7 @@ from payments_async._values.amounts import amount_text, currency_key
 from payments_async._values.request_ids import plain_id
 from payments_async._wire.bodies import currency_of
 from payments_async.journal._approvals import ApprovalRule, NotApproved, Signature, decision_proposal
-from payments_async.journal._records import Evidence, Finding, ListingDeadline, ListingWord, Row
+from payments_async.journal._records import Evidence, ListingDeadline, ListingWord, Row, TransitionResult
 from payments_async.journal._statements._approvals import check_approvals, check_decision
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit, among, marks_for
@@ -28,7 +28,7 @@ from payments_async.journal._statements._evidence import (
     resolve,
 )
 from payments_async.journal._statements._history import LAST_VOIDED
-from payments_async.journal._states import IN_DOUBT, News, State
+from payments_async.journal._states import IN_DOUBT, Signal, State
 
 _GIVEN, _WITHDRAWN = "listing deadline", "listing deadline withdrawn"
 
@@ -40,22 +40,22 @@ def park(
     sent_at: float | None,
     since: float | None,
     remembered: Sequence[ApprovalRule],
-) -> Finding:
-    """Two clean sweeps did not find an unknown order: it is parked, or sent again where a person's word says so.
+) -> TransitionResult:
+    """Two clean list scans did not find an unknown order: it is parked, or sent again where a person's word says so.
 
     Args:
-        sent_at: Unix seconds of the permit that the sweeps were about; they say nothing of another one.
-        since: Unix seconds by the service's clock at which the first of these sweeps began; ``None`` for no word.
+        sent_at: Unix seconds of the permit that the list scans were about; they say nothing of another one.
+        since: Unix seconds by the service's clock at which the first of these list scans began; ``None`` for no word.
     """
     row = named_row(commit, request_id)
     if sent_at is not None and row.attempt and row.permitted_at != sent_at:
-        return Finding(request_id=row.request_id, before=row.state, state=row.state)
+        return TransitionResult(request_id=row.request_id, before=row.state, state=row.state)
     word, why_not = None, None
     if since is not None and row.state is State.UNKNOWN:
         word, why_not = _word_for(commit, row, since, remembered)
     if why_not is not None:
         detail = f"{detail}; it is not sent again by the listing deadline: {why_not}"
-    evidence = Evidence(news=News.SWEPT_CLEAN_TWICE, source="sweep", request_id=request_id, detail=detail)
+    evidence = Evidence(signal=Signal.SWEPT_CLEAN_TWICE, source="sweep", request_id=request_id, detail=detail)
     if word is None:
         return apply(commit, row, evidence)
     record_evidence(commit, row, evidence, State.PARKED, None)
@@ -63,7 +63,7 @@ def park(
     used = {"sent": word.sent + 1, "spent": amount_text(word.spent + Decimal(row.amount))}
     kept = json.dumps(_kept(commit, word.number) | used)
     commit.execute("UPDATE resolution SET evidence = ? WHERE id = ?", (kept, word.number))
-    return Finding(request_id=row.request_id, before=row.state, state=State.PLANNED)
+    return TransitionResult(request_id=row.request_id, before=row.state, state=State.PLANNED)
 
 
 def give(
@@ -205,7 +205,7 @@ def _may_be_told(commit: Commit, row: Row) -> bool:
         OR o.state {among(IN_DOUBT)} OR EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
         AND v.before {among(IN_DOUBT)} AND v.after <> v.before AND v.news <> ?))
         UNION ALL SELECT amount FROM ipn_event WHERE request_key IS NULL AND order_id IS NULL""",  # noqa: S608 - marks
-        (*keys, row.id, News.SWEPT_CLEAN_TWICE),
+        (*keys, row.id, Signal.SWEPT_CLEAN_TWICE),
     ).fetchall()
     unmatched = commit.execute(
         f"SELECT 1 FROM ipn_event WHERE request_key IN ({marks}) AND order_id IS NULL LIMIT 1",  # noqa: S608 - marks

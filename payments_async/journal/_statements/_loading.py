@@ -15,7 +15,7 @@ from payments_async._wire.bodies import write_order
 from payments_async._wire.orders import Order
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
-from payments_async.journal._records import Adoption, Evidence, Loaded, RunIdentity, body_digest
+from payments_async.journal._records import Evidence, Loaded, RunIdentity, TakeoverAuthorisation, body_digest
 from payments_async.journal._statements import _leases
 from payments_async.journal._statements._approvals import check_approved
 from payments_async.journal._statements._entries import (
@@ -30,7 +30,7 @@ from payments_async.journal._statements._entries import (
     run_of,
 )
 from payments_async.journal._statements._evidence import resolve
-from payments_async.journal._statements._history import RESTORED, look_earlier, void_sweeps
+from payments_async.journal._statements._history import RESTORED, look_earlier, void_list_scans
 from payments_async.journal._statements._leases import LOAD
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import note_sent, quarantine
@@ -168,23 +168,23 @@ def give_up(commit: Commit, load: Load) -> None:
     _leases.free(commit, LOAD, load.batch_id, load.token)
 
 
-def note_second_journal(commit: Commit, batch_id: str, word: Adoption, other: str) -> None:
+def note_second_journal(commit: Commit, batch_id: str, word: TakeoverAuthorisation, other: str) -> None:
     """Keep who has said why an account has a second journal here."""
     (run,) = run_columns(commit, batch_id, "id")
     resolve(commit, "second journal", word.who, word.why, run=run, evidence=other)
 
 
-def adopt(commit: Commit, load: Load, adoption: Adoption, held: HeldElsewhere) -> None:
+def adopt(commit: Commit, load: Load, adoption: TakeoverAuthorisation, held: HeldElsewhere) -> None:
     """Orders that may have been sent from elsewhere are ours: nothing is sent before a person has looked."""
     _renew_lease(commit, load)
     found = commit.execute("SELECT run, number FROM chunk WHERE run = ? AND state = 'open'", (load.run,))
     quarantine(commit, found.fetchall(), "this journal, before its orders were adopted")
-    void_sweeps(commit, (load.run,))
+    void_list_scans(commit, (load.run,))
     look_earlier(commit, load.run, held.since)
     resolve(commit, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
 
 
-def adopt_unknown(commit: Commit, load: Load, adoption: Adoption) -> None:
+def adopt_unknown(commit: Commit, load: Load, adoption: TakeoverAuthorisation) -> None:
     """Do the same where the machine knows of no other holder: it may have forgotten."""
     known = "SELECT 1 FROM resolution WHERE run = ? AND kind = 'adopted'"
     if commit.execute(known, (load.run,)).fetchone() is None:
@@ -265,7 +265,7 @@ def complete(commit: Commit, batch_id: str, load: Load, remembered: Sequence[App
     )
     commit.is_milestone = True
     if commit.execute("SELECT quarantined_at FROM run WHERE id = ?", (load.run,)).fetchone()[0] is not None:
-        void_sweeps(commit, (load.run,))  # a list that was read meanwhile was compared with a part of the batch
+        void_list_scans(commit, (load.run,))  # a list that was read meanwhile was compared with a part of the batch
     commit.execute(
         "UPDATE run SET state = 'ready', ready_at = ?, source_digest = ? WHERE id = ?",
         (commit.now, load.source_digest, load.run),

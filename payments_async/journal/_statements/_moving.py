@@ -122,7 +122,7 @@ def retire(commit: Commit, move: str, to: str) -> None:
     moved = Moved(move, to, commit.now, is_done=False)
     about = {"move": move, "moved_to": to, "moved_at": repr(commit.now), "is_moved": "no"}
     commit.connection.executemany(_REMEMBER, about.items())
-    commit.database.seal_tables(commit.connection, _words(moved))
+    commit.database.make_read_only(commit.connection, _words(moved))
     commit.is_milestone = True
     commit.is_counted = True  # a backup of just before, put back into the same file, would count as many
 

@@ -20,7 +20,7 @@ from payments_async._wire.notifications import UnreadableNotification, read_noti
 from payments_async._wire.status_codes import FINAL_CODES
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Heard, Receipt
-from payments_async.journal._records import Finding, Row, unpack_transaction_id
+from payments_async.journal._records import Row, TransitionResult, unpack_transaction_id
 from payments_async.journal._statements import _deliveries
 from payments_async.journal._statements._database import JOINED, Connection
 from payments_async.journal._statements._deliveries import INBOX
@@ -481,7 +481,7 @@ def _apply_event(
     peer: str,
     at: float,
     against: str | None = None,
-) -> Finding:
+) -> TransitionResult:
     """A notification as evidence; ties the event to its order, unless something speaks against that."""
     if against is None:
         commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from payments_async.journal._records import SharedPace, Turns
+from payments_async.journal._records import RateSlots, SharedRate
 from payments_async.journal._statements import _leases
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._leases import RATE
-from payments_async.journal._statements._permits import end_leases_of_the_dead
+from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
 
 LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
 AHEAD = 0.2  # seconds from now within which the first turn lies that is given; who asks for a later one asks again
@@ -45,7 +45,7 @@ def schedule(next_at: float, now: float, rate: float, count: int) -> tuple[float
     return next_at, given, next_at + given * interval
 
 
-def pace(connection: Connection | Commit, now: float) -> SharedPace:
+def pace(connection: Connection | Commit, now: float) -> SharedRate:
     """How fast all may send."""
     row = connection.execute("SELECT rate, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
     rate, cool_at, cool_for, why = row or (None, 0.0, 0.0, None)
@@ -56,14 +56,14 @@ def pace(connection: Connection | Commit, now: float) -> SharedPace:
     return _shared(rate, now, cool_at, cool_for, why, sorted({asked for (asked,) in named}))
 
 
-def name_rate(
+def request_rate(
     commit: Commit, owner: str, holder: str | None, rate: float, lease: float, dead: Sequence[str]
-) -> SharedPace:
+) -> SharedRate:
     """Somebody at work says at which rate all may send; the lowest that anybody at work names counts.
 
     The rate that counts stays when nobody is at work any more, until another one is named.
     """
-    end_leases_of_the_dead(commit, dead)
+    end_leases_of_crashed_sessions(commit, dead)
     _leases.forget_ended(commit, RATE)
     _leases.take(commit, RATE, owner, owner, holder, lease, rate=rate)
     commit.execute(
@@ -74,22 +74,22 @@ def name_rate(
     return pace(commit, commit.now)
 
 
-def reserve_turns(commit: Commit, count: int) -> Turns:
+def reserve_turns(commit: Commit, count: int) -> RateSlots:
     """Give out turns, if there are any within a moment."""
     now = commit.now
     row = commit.execute("SELECT rate, next_at, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
     rate, next_at, *cool = row or (None, 0.0, 0.0, 0.0, None)
     shared = _shared(rate, now, *cool)
     if shared.rate is None:
-        return Turns(count=count, pace=shared)
+        return RateSlots(count=count, pace=shared)
     if shared.cools_for > 0.0:
-        return Turns(count=0, again_in=shared.cools_for, pace=shared)
+        return RateSlots(count=0, again_in=shared.cools_for, pace=shared)
     first, given, after = schedule(next_at, now, shared.rate, count)
     if after != next_at:
         commit.execute("UPDATE pace SET next_at = ? WHERE id = ?", (after, _ROW))
     if not given:
-        return Turns(count=0, again_in=first - AHEAD - now, pace=shared)
-    return Turns(count=given, starts_in=first - now, interval=1.0 / shared.rate, pace=shared)
+        return RateSlots(count=0, again_in=first - AHEAD - now, pace=shared)
+    return RateSlots(count=given, starts_in=first - now, interval=1.0 / shared.rate, pace=shared)
 
 
 def cool_down(commit: Commit, seconds: float, why: str) -> None:
@@ -106,11 +106,11 @@ def cool_down(commit: Commit, seconds: float, why: str) -> None:
 
 def _shared(
     rate: float | None, now: float, cool_at: float, cool_for: float, why: str | None, named: Sequence[float] = ()
-) -> SharedPace:
+) -> SharedRate:
     left = min(cool_for, cool_at + cool_for - now)
     if left <= 0.0 or now < cool_at - _SKEW:  # over; or the clock went back, and nobody knows how much of it is left
         left, why = 0.0, None
-    return SharedPace(
+    return SharedRate(
         rate=None if rate is None or math.isinf(rate) else rate,
         named=tuple(named),
         cools_for=left,

@@ -16,12 +16,12 @@ from payments_async.journal._records import (
     Chunks,
     ClaimedOrder,
     Evidence,
-    Finding,
     NotPermitted,
     Outcome,
     Permit,
     Remains,
     Row,
+    TransitionResult,
     digest_of_owner,
     pack_transaction_id,
     proved,
@@ -53,10 +53,10 @@ from payments_async.journal._statements._evidence import (
     open_chunk_of,
     record_evidence,
 )
-from payments_async.journal._statements._history import look_earlier, void_sweeps
+from payments_async.journal._statements._history import look_earlier, void_list_scans
 from payments_async.journal._statements._leases import ends_at, is_ahead, is_over, leave_all
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._states import IN_DOUBT, UNSENT, News, State, next_state
+from payments_async.journal._states import IN_DOUBT, UNSENT, Signal, State, next_state
 from payments_async.journal._weighing import weigh_answer
 
 _log = logging.getLogger("payments_async.journal")
@@ -64,7 +64,7 @@ _NO_ORDER = -1
 _NONE = bytes(16)  # no transaction
 _DIED = "its process died before a byte of it left"
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
-    news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
+    signal: next_state(State.SENDING, signal).state for signal in (Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN)
 }
 _LEASE = ("lease_until", "lease")  # of a chunk: its end, and how long it was taken for
 _IS_AHEAD, _IS_OVER, _ENDS_AT = is_ahead(*_LEASE), is_over(*_LEASE), ends_at(*_LEASE)
@@ -106,7 +106,7 @@ def claim_chunk(
 ) -> Chunk | None:
     """Lease the first free chunk that has planned orders; close those that have none on the way."""
     record_unsent(commit, left)
-    end_leases_of_the_dead(commit, dead)
+    end_leases_of_crashed_sessions(commit, dead)
     run = _ready_run(commit, batch_id)
     if awaited(commit, run) is not None:
         return None
@@ -167,7 +167,7 @@ def is_expired(connection: Connection, now: float) -> bool:
 def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str], left: Sequence[Remains]) -> int:
     """Take over, for nobody, every chunk whose lease ran out, or whose holder is dead."""
     record_unsent(commit, left)
-    end_leases_of_the_dead(commit, dead)
+    end_leases_of_crashed_sessions(commit, dead)
     run = None if batch_id is None else _ready_run(commit, batch_id)
     _cap_leases(commit, run)
     expired = commit.execute(
@@ -196,7 +196,7 @@ def give_back_all(commit: Commit, owner: str) -> int:
     return unknown
 
 
-def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
+def end_leases_of_crashed_sessions(commit: Commit, dead: Sequence[str]) -> None:
     """End at once what dead holders have: chunks, deliveries, leases by name. Others may have them."""
     for holder in dead:
         commit.execute(
@@ -218,7 +218,7 @@ def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> 
             (run, number),
         )
     runs = {run for run, _ in chunks}
-    void_sweeps(commit, runs)
+    void_list_scans(commit, runs)
     commit.connection.executemany(
         "UPDATE run SET look_since = coalesce(look_since, created_at) WHERE id = ?", [(run,) for run in runs]
     )
@@ -298,9 +298,9 @@ def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> in
         chunk_bounds(run, number),
     ).fetchall()
     for row in map(row_of, found):
-        verdict = next_state(row.state, News.LEASE_EXPIRED, sent_before=bool(row.sent_before))
+        verdict = next_state(row.state, Signal.LEASE_EXPIRED, sent_before=bool(row.sent_before))
         change(commit, row, verdict.state)
-        evidence = Evidence(news=News.LEASE_EXPIRED, source=f"lease of {last}", request_id=row.request_id)
+        evidence = Evidence(signal=Signal.LEASE_EXPIRED, source=f"lease of {last}", request_id=row.request_id)
         record_evidence(commit, row, evidence, verdict.state, None)
     return len(found)
 
@@ -456,19 +456,19 @@ class EndedAttempt:
 
     outcome: Outcome
 
-    def __call__(self, commit: Commit) -> Finding:
+    def __call__(self, commit: Commit) -> TransitionResult:
         """Write it down."""
         return record(commit, self.outcome)
 
 
-def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] | None:
+def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[TransitionResult] | None:
     """Write down how many attempts ended in a statement or two; ``None`` when one of them is out of the ordinary."""
     outcomes = [one.outcome for one in ended]
     if not _record_all(commit, outcomes):
         return None
     at, before = _plainly_now(commit), State.SENDING
     return [
-        Finding(request_id=outcome.permit.request_id, before=before, state=_ENDS[outcome.news], ended_at=at)
+        TransitionResult(request_id=outcome.permit.request_id, before=before, state=_ENDS[outcome.signal], ended_at=at)
         for outcome in outcomes
     ]
 
@@ -477,7 +477,7 @@ def withdraw(commit: Commit, permit: Permit, why: str) -> None:
     """Give back a permit that never reached its caller: so nothing was sent under it. Another one stands."""
     row = row_by_id(commit, permit.id)
     if row is not None and row.state in IN_DOUBT and _is_of(row, permit):
-        record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=why))
+        record(commit, Outcome(permit=permit, signal=Signal.NOT_SENT, message=why))
 
 
 def record_unsent(commit: Commit, remains: Sequence[Remains]) -> None:
@@ -508,7 +508,7 @@ def record_unsent(commit: Commit, remains: Sequence[Remains]) -> None:
                     sent_before=bool(row.sent_before),
                     at=row.permitted_at,
                 )
-                record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=_DIED))
+                record(commit, Outcome(permit=permit, signal=Signal.NOT_SENT, message=_DIED))
 
 
 def _is_of(row: Row, permit: Permit) -> bool:
@@ -558,11 +558,16 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
         if permit.sent_before:
             return False
-        if outcome.news is News.ACCEPTED and packed is not None and outcome.code is None and outcome.message is None:
+        if (
+            outcome.signal is Signal.ACCEPTED
+            and packed is not None
+            and outcome.code is None
+            and outcome.message is None
+        ):
             accepted.append((*_named(permit), bytearray(packed)))
             amounts.setdefault(run_of(permit.id), []).append(permit.amount)
             continue
-        state = _ENDS.get(outcome.news)
+        state = _ENDS.get(outcome.signal)
         if state is None or (packed is not None and _are_nameless(commit)):
             return False
         others.append((*_named(permit), state.value, packed or _NONE, outcome.code, outcome.message))
@@ -620,10 +625,10 @@ def note_sent(commit: Commit, row: Row, sent: Evidence) -> None:
         look_earlier(commit, run_of(row.id), at)  # else it is looked for in days in which it was not sent
     amount = Decimal(row.amount)
     commit.move(run_of(row.id), State.PLANNED, State.SENDING, amount)
-    if sent.news is News.UNKNOWN:
+    if sent.signal is Signal.UNKNOWN:
         record_evidence(commit, row, sent, State.SENDING, None)
     permit = Permit(id=row.id, request_id=row.request_id, amount=amount, token=row.token, attempt=1, at=at)
-    record(commit, Outcome(permit=permit, news=sent.news, transaction_id=sent.transaction_id, message=sent.detail))
+    record(commit, Outcome(permit=permit, signal=sent.signal, transaction_id=sent.transaction_id, message=sent.detail))
 
 
 def note_sent_elsewhere(commit: Commit, row: Row, held: HeldElsewhere) -> None:
@@ -634,21 +639,21 @@ def note_sent_elsewhere(commit: Commit, row: Row, held: HeldElsewhere) -> None:
     commit.execute(
         """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, message, done_at)
         VALUES (?, 0, 0, ?, ?, ?, ?)""",
-        (row.id, held.since, News.UNKNOWN, held.message, commit.now),
+        (row.id, held.since, Signal.UNKNOWN, held.message, commit.now),
     )
     if row.state is not State.PLANNED:
         return  # this process has sent it by itself, and knows more
     at = commit.permit_at
     commit.execute("UPDATE outbox SET attempt = 1, permitted_at = ? WHERE id = ?", (at, row.id))
-    evidence = Evidence(news=News.UNKNOWN, source="another journal", request_id=row.request_id, detail=held.message)
+    evidence = Evidence(signal=Signal.UNKNOWN, source="another journal", request_id=row.request_id, detail=held.message)
     record_evidence(commit, row, evidence, State.UNKNOWN, None)
     change(commit, row, State.UNKNOWN, message=held.message, sent_before=True)
 
 
-def record(commit: Commit, outcome: Outcome) -> Finding:
+def record(commit: Commit, outcome: Outcome) -> TransitionResult:
     """Write down how an attempt ended."""
     permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
-    state = None if permit.sent_before else _ENDS.get(outcome.news)
+    state = None if permit.sent_before else _ENDS.get(outcome.signal)
     if state is None:
         return _record_unusual(commit, outcome)
     values = (state, packed, outcome.code, outcome.message, commit.now, *_named(permit))
@@ -661,17 +666,17 @@ def record(commit: Commit, outcome: Outcome) -> Finding:
     if packed is not None and _are_nameless(commit):
         settled = _settle_early(commit, outcome, state)
         at, state = at if settled is state else None, settled
-    return Finding(request_id=permit.request_id, before=State.SENDING, state=state, ended_at=at)
+    return TransitionResult(request_id=permit.request_id, before=State.SENDING, state=state, ended_at=at)
 
 
-def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
+def _record_unusual(commit: Commit, outcome: Outcome) -> TransitionResult:
     """Write down how an attempt ended that was turned away unread, or whose order is not as its permit left it."""
     permit = outcome.permit
     row = row_by_id(commit, permit.id)
     if row is None:
         raise OrderUnknown(f"there is no order {permit.id}")
     evidence = Evidence(
-        news=outcome.news,
+        signal=outcome.signal,
         source=f"answer to attempt {permit.attempt}",
         request_id=row.request_id,
         transaction_id=outcome.transaction_id,
@@ -680,18 +685,18 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
     if row.archive is not None:
         return apply(commit, row, evidence)
     is_the_last = _is_of(row, permit)
-    if outcome.news is News.NOT_SENT and row.state in IN_DOUBT:
+    if outcome.signal is Signal.NOT_SENT and row.state in IN_DOUBT:
         is_the_last = is_the_last and (row.state is State.SENDING or is_open_by_takeover(commit, row))
-    if outcome.news is News.ACCEPTED and not (is_the_last and row.state is State.SENDING):
+    if outcome.signal is Signal.ACCEPTED and not (is_the_last and row.state is State.SENDING):
         return apply(commit, row, evidence)
     if not is_the_last:
         record_evidence(commit, row, evidence, row.state, None)  # says nothing of what is open
-        return Finding(request_id=row.request_id, before=row.state, state=row.state)
-    state, words, _ = weigh_answer(row, outcome.news, unsent=is_unsent(commit, row))
+        return TransitionResult(request_id=row.request_id, before=row.state, state=row.state)
+    state, words, _ = weigh_answer(row, outcome.signal, unsent=is_unsent(commit, row))
     flaw = words
     is_planned_again = row.state is not state is State.PLANNED
     if is_planned_again:
-        archive_attempt(commit, row, outcome.news, outcome.code, outcome.message, commit.now)
+        archive_attempt(commit, row, outcome.signal, outcome.code, outcome.message, commit.now)
         open_chunk_of(commit, row)
     is_told_by_attempt = is_planned_again and row.state is State.SENDING
     if not is_told_by_attempt and not record_evidence(commit, row, evidence, state, words):
@@ -700,7 +705,7 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
     change(commit, row, state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw)
     if is_planned_again and outcome.holds_back:
         hold_back(commit, row.id, outcome.message or "it cannot be sent as it is")
-    return Finding(request_id=row.request_id, before=row.state, state=state, conflict=words)
+    return TransitionResult(request_id=row.request_id, before=row.state, state=state, conflict=words)
 
 
 def _plainly_now(commit: Commit) -> float | None:

@@ -20,7 +20,6 @@ from payments_async.journal._faults import (
     RunUnknown,
 )
 from payments_async.journal._records import (
-    Adoption,
     Chunk,
     ClaimedOrder,
     Entry,
@@ -32,6 +31,7 @@ from payments_async.journal._records import (
     Remains,
     Row,
     RunIdentity,
+    TakeoverAuthorisation,
     Waiting,
     body_digest,
     check_named,
@@ -64,7 +64,7 @@ from payments_async.journal._statements._leases import is_over
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import (
-    end_leases_of_the_dead,
+    end_leases_of_crashed_sessions,
     is_held,
     note_sent,
     note_sent_elsewhere,
@@ -72,7 +72,7 @@ from payments_async.journal._statements._permits import (
     record_unsent,
     take_over,
 )
-from payments_async.journal._states import UNSENT, UNSETTLED, News, State
+from payments_async.journal._states import UNSENT, UNSETTLED, Signal, State
 
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 _SIZES = (64, 16, 4, 1)  # orders in one statement
@@ -137,7 +137,7 @@ class PutRequest:
     lease: float
     permits: bool
     register: Registrar | None
-    adoption: Adoption | None = None
+    adoption: TakeoverAuthorisation | None = None
     sent: Evidence | None = None
     permit: Permit | None = None
     elsewhere: HeldElsewhere | None = None
@@ -187,7 +187,7 @@ def open_outbox(
 ) -> None:
     """Begin an outbox, unless it is there: a run that never ends. Raises ``WrongAccount``, ``OrdersDiffer``."""
     record_unsent(commit, left)
-    end_leases_of_the_dead(commit, dead)
+    end_leases_of_crashed_sessions(commit, dead)
     begin_run(commit, name, identity, None, None, uid, name, kind=OUTBOX)
     commit.execute(
         f"UPDATE run SET state = 'ready', ready_at = ? WHERE batch_id = ? AND {IS_OUTBOX} AND state = 'loading'",  # noqa: S608
@@ -592,7 +592,7 @@ def doubt(commit: Commit) -> None:
 # What a list showed that the journal does not hold
 
 
-def note_sightings(commit: Commit, sightings: Sequence[Evidence]) -> None:
+def note_observed(commit: Commit, sightings: Sequence[Evidence]) -> None:
     """Remember what a list has shown and the journal does not hold: it may have forgotten it.
 
     An order that was put since that was asked is told of it at once: else it would be sent. What no order of ours can
@@ -606,7 +606,7 @@ def note_sightings(commit: Commit, sightings: Sequence[Evidence]) -> None:
         ON CONFLICT DO NOTHING""",
         (
             (
-                *(key, one.transaction_id, one.news),
+                *(key, one.transaction_id, one.signal),
                 *(None if one.amount is None else format(one.amount, "f"), one.currency, commit.now),
             )
             for key, one in ours
@@ -626,7 +626,7 @@ def _can_be_ours(request_id: str) -> bool:
     return len(request_id.strip()) <= LONGEST_ID
 
 
-def strangers(connection: Connection, name: str) -> int:
+def unknown_transactions(connection: Connection, name: str) -> int:
     """How many orders lists have shown that the journal does not hold, since an outbox was last looked for."""
     (count,) = connection.execute(
         """SELECT count(*) FROM sighting WHERE at > (SELECT max(s.ended_at) FROM sweep s JOIN run r ON r.id = s.run
@@ -649,14 +649,14 @@ def _sightings(commit: Commit, keys: Collection[str]) -> Mapping[str, Evidence]:
     )
     return {
         key: Evidence(
-            news=News(news),
+            signal=Signal(signal),
             source="list",
             request_id=key,
             transaction_id=transaction_id,
             amount=None if amount is None else Decimal(amount),
             currency=currency,
         )
-        for key, transaction_id, news, amount, currency in found
+        for key, transaction_id, signal, amount, currency in found
     }
 
 

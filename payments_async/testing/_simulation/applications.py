@@ -42,7 +42,7 @@ from payments_async._values import handlers as _handlers
 from payments_async._wire.kinds import reference_of
 from payments_async.journal import FINAL, Entry, JournalError, SqliteJournal, State
 from payments_async.journal._sqlite import _journal
-from payments_async.outbox import _crew
+from payments_async.outbox import _worker_pool
 from payments_async.sandbox import Execution, Fault, Quirks, Sandbox, Status
 from payments_async.testing._pays_once import Simulation
 from payments_async.testing._simulation.loops import START, SimulatedLoop
@@ -679,7 +679,7 @@ def _own_journals(world: World) -> None:
 def _be_patient() -> None:
     """Let what is looked at again and again be looked at less often: most of the time of a simulation is that."""
     _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = 1.0, 5.0
-    _crew._TICK = 2.0
+    _worker_pool._TICK = 2.0
 
 
 class _Log(logging.Handler):

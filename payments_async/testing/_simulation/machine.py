@@ -62,7 +62,7 @@ def simulate(
 
 def warm_up() -> None:
     """Import and make what each simulation would make at its first use; for a process that forks many."""
-    importlib.import_module("payments_async.ipn._with_inbox")
+    importlib.import_module("payments_async.ipn._durable")
     codec._converter(Dialect().timezone).get_structure_hook(Transaction)
     _opening._pattern(_opening.STEPS)
 
@@ -81,7 +81,7 @@ def _own_databases() -> None:
     sqlite3.connect = connected  # type: ignore[assignment]
 
 
-class _Apart:
+class _OneByOne:
     """A collection of the whole interpreter, of which each simulated process has one of its own."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -109,9 +109,9 @@ class _Apart:
 
 
 def _own_names() -> None:
-    _identity._OPEN_HERE = _Apart(list)  # type: ignore[assignment]
+    _identity._OPEN_HERE = _OneByOne(list)  # type: ignore[assignment]
 
-    class Alive(_Apart):
+    class Alive(_OneByOne):
         def add(self, liveness: Any) -> None:
             self._own.add(liveness)
             process = CURRENT.get()

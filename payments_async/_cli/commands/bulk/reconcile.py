@@ -42,7 +42,7 @@ async def bulk_reconcile(
     journal: JournalFile = None,
     batch_id: AnyBatch = None,
     grace: Annotated[float, typer.Option(min=0, help="Seconds in which a sent order may still show up.")] = 900.0,
-    sweeps: Annotated[int, typer.Option(min=2, help="Clean looks through the list before an order is parked.")] = 2,
+    list_scans: Annotated[int, typer.Option(min=2, help="Clean looks through the list before an order is parked.")] = 2,
     interval: Annotated[float, typer.Option(min=0, help="Seconds between them.")] = 60.0,
     reversals: Annotated[bool, typer.Option("--reversals", help="Also look for successful orders reversed.")] = False,
     watch: Annotated[
@@ -71,14 +71,14 @@ async def bulk_reconcile(
             )
         screen.note(
             f"looking for {before.counts[State.ACCEPTED]:,} accepted and {before.counts[State.UNKNOWN]:,} unknown "
-            f"orders; an order that is not found is looked for {sweeps} times, {interval:g} s apart"
+            f"orders; an order that is not found is looked for {list_scans} times, {interval:g} s apart"
         )
         look = partial(
-            reconcile, payments, held, name, grace=grace, sweeps=sweeps, interval=interval, reversals=reversals
+            reconcile, payments, held, name, grace=grace, list_scans=list_scans, interval=interval, reversals=reversals
         )
         found = await _looked(screen, payments, held, name, look)
         while watch and (open_ := await _count_open(held, name)):
-            teller.heed(await _needs(held, name))
+            teller.use_service_clock(await _needs(held, name))
             wait = _Wait(open_, every)
             async with working(screen, wait.words, payments):
                 await asyncio.sleep(every)
@@ -103,10 +103,12 @@ async def bulk_reconcile(
         screen.trouble(
             "; ".join(found.unread), f"go on with: {command_line('bulk reconcile', journal=journal, batch_id=name)}"
         )
-    strangers = [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers]
+    unknown_transactions = [
+        {"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.unknown_transactions
+    ]
     known = {
         **attrs.asdict(found, recurse=False),
-        "strangers": strangers,  # whose records name people
+        "strangers": unknown_transactions,  # whose records name people
         "progress": progress_document(progress),
         "look_again": None if again is None else datetime.fromtimestamp(again, UTC),
     }
@@ -245,7 +247,9 @@ def _show(screen: Screen, found: Reconciliation) -> None:
         for one in found.differences
     ]
     doubles = [f"{one.request_id}: {', '.join(one.transaction_ids)}" for one in found.doubles]
-    strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
+    unknown_transactions = [
+        f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.unknown_transactions
+    ]
     lists: Mapping[str, Sequence[str]] = {
         "parked now: not found, a person has to decide": found.parked,
         "not found, and sent again by the next run, as a person has stated (listing-deadline)": found.sent_again,
@@ -254,7 +258,7 @@ def _show(screen: Screen, found: Reconciliation) -> None:
         "accepted long ago and not final: ask the service": found.stuck,
         "amounts that differ": differences,
         "more than one transaction: it may have been paid twice; ask the service": doubles,
-        f"{counted(found.strangers_seen, 'transaction')} that this journal never sent": strangers,
+        f"{counted(found.strangers_seen, 'transaction')} that this journal never sent": unknown_transactions,
     }
     for title, lines in lists.items():
         if lines:

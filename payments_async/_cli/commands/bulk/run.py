@@ -38,7 +38,7 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async._cli.telling import Notify, Teller, printed, telling
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
-from payments_async.journal import Adoption, ApprovalRule, HeldElsewhere, Journal, JournalUnavailable
+from payments_async.journal import ApprovalRule, HeldElsewhere, Journal, JournalUnavailable, TakeoverAuthorisation
 from payments_async.journal.contract import why_not_approved
 
 
@@ -164,7 +164,7 @@ class _BatchRun:
     plan: Plan
     limits: RunLimits
     fuse: Fuse
-    adoption: Adoption | None
+    adoption: TakeoverAuthorisation | None
     approvals: int
     again: str
     teller: Teller
@@ -271,7 +271,7 @@ async def _check_approved(place: JournalPlace, made: Plan, needed: int) -> None:
         raise BadInput(f"{clean(str(refusal))}. Nothing was sent")
 
 
-def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
+def _adoption(adopt: bool, who: str | None, why: str | None) -> TakeoverAuthorisation | None:
     """The word of the person who lets orders of a lost journal go on in this one."""
     if not adopt:
         if who is not None or why is not None:
@@ -279,4 +279,4 @@ def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
         return None
     if not (who and why):
         raise BadInput("--adopt: say --who states it, and --why the other journal cannot go on; both are kept")
-    return Adoption(who=who, why=why)
+    return TakeoverAuthorisation(who=who, why=why)

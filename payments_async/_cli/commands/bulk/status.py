@@ -33,7 +33,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         run, progress = await held.run(name), await held.progress(name)
         needing = await reasons(held, name, "needs a person", progress)
         unpaid = await reasons(held, name, "not paid", progress)
-        strangers = await held.unmatched_events()
+        unknown_transactions = await held.unmatched_events()
         currency = await currency_of(held, name)
         kept, deadlines = await held.archives(), await held.listing_words()
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
@@ -49,8 +49,8 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         screen.command(command_line("bulk report", journal=journal, batch_id=name))
     if deadlines:
         screen.say(f"\nListing deadline: {quoted(deadlines_in_words(deadlines) or '')}")
-    if strangers:
-        screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
+    if unknown_transactions:
+        screen.say(f"\nNotifications about orders that this journal never sent: {unknown_transactions:,}")
     assert journal is not None
     tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
     status = exit_after(progress, quarantined=run.quarantined)
@@ -63,7 +63,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             "progress": progress_document(progress),
             "need_a_person": reasons_document(needing),
             "not_paid": reasons_document(unpaid),
-            "unmatched_notifications": strangers,
+            "unmatched_notifications": unknown_transactions,
             "listing_deadlines": deadlines,
             "chunks_in_quarantine": run.quarantined,
             "archived": run.archived,

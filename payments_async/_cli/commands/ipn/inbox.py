@@ -32,7 +32,7 @@ async def ipn_list(
         dead = [stored async for stored in inbox.dead_letters()]
         dubious = [stored async for stored in inbox.dubious() if stored.state != "dead"]
         unmatched = await inbox.unmatched_events()
-        strangers = [stored async for stored in inbox.unmatched()] if unknown else []
+        unknown_transactions = [stored async for stored in inbox.unmatched()] if unknown else []
     screen.say(f"events that wait to be handled: {backlog.pending:,}; dead letters: {backlog.dead:,}")
     if backlog.trouble is not None:
         screen.line(quoted(backlog.trouble))
@@ -45,7 +45,7 @@ async def ipn_list(
     if unmatched:
         more = "; `explain` tells what is known of one" if unknown else "; --unknown lists them"
         screen.say(f"{unmatched:,} are of orders that this journal does not hold{more}")
-    for stored in strangers:
+    for stored in unknown_transactions:
         event = stored.event
         at = f"{datetime.fromtimestamp(stored.received_at, UTC):%Y-%m-%d %H:%M:%S}"
         name = event.request_id or "(no request id)"
@@ -58,7 +58,7 @@ async def ipn_list(
         "dead": list(map(_told, dead)),
         "dubious": list(map(_told, dubious)),
     }
-    listed = {"unknown": list(map(_told, strangers))} if unknown else {}
+    listed = {"unknown": list(map(_told, unknown_transactions))} if unknown else {}
     screen.document({**known, "of_unknown_orders": unmatched, **listed})
     return Exit.FAILED if dead else Exit.FINE
 

@@ -100,7 +100,7 @@ async def outbox_drop(
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
         try:
-            await held.drop_laid(name, request_id, who=who, why=why)
+            await held.discard_staged(name, request_id, who=who, why=why)
         except JournalRefused as error:
             raise BadInput(f"REQUEST_ID: {error.message}") from error
     screen.say(f"{quoted(request_id)} is forgotten, as {quoted(who)} states: {quoted(why)}")

@@ -184,7 +184,7 @@ async def _work_until_stopped(
                     while not stop.drain.is_set() and (helping is None or not helping.done()):
                         try:
                             view.show(now := await outbox.health())
-                            teller.heed({**now.needs, **hindered.needs(now)}, hinders=now.hinders)
+                            teller.use_service_clock({**now.needs, **hindered.needs(now)}, hinders=now.hinders)
                         except JournalError as error:  # the outbox itself goes on trying
                             view.say_trouble(error.message)
                         with suppress(TimeoutError):

@@ -111,8 +111,8 @@ def _show(screen: Screen, state: OutboxHealth, oldest: Mapping[State, float]) ->
             ("not loaded whole", ", ".join(state.held_up.unloaded)),
             (
                 "not of this journal",
-                f"{counted(state.strangers, 'order')} in the service's list: who else pays from this account?"
-                if state.strangers
+                f"{counted(state.unknown_transactions, 'order')} in the service's list: who else uses this account?"
+                if state.unknown_transactions
                 else None,
             ),
             (

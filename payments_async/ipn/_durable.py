@@ -38,7 +38,7 @@ _MOST = 12  # turns of the loop that a batch waits for more
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class WithInbox:
+class DurablePipeline:
     """Stores what comes, then has it handled: retries, dead letters, and what another receiver left behind.
 
     Attributes:

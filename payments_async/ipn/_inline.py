@@ -46,7 +46,7 @@ _Job = tuple[TransactionEvent, TransactionEvent, _Words, _Key]  # the event, and
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class WithoutInbox:
+class InlinePipeline:
     """Handles events at once and remembers the last transactions, in memory.
 
     Attributes:

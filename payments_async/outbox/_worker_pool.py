@@ -24,9 +24,9 @@ from payments_async._wire.bodies import private_texts
 from payments_async._wire.endpoints import SendsWritten
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._records import Finding, NotPermitted, Outcome, Permit, Progress, SharedPace
-from payments_async.journal._states import News
-from payments_async.outbox._brakes import Meter, Pace
+from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress, SharedRate, TransitionResult
+from payments_async.journal._states import Signal
+from payments_async.outbox._brakes import Backoff, Budget
 from payments_async.outbox._leases import LeasedOrder, Leases
 from payments_async.outbox._turns import Reserve
 
@@ -106,7 +106,7 @@ class RunProgress(Progress):
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class Crew(ABC):
+class WorkerPool(ABC):
     """All workers of one process: what they share, and what ends their work. What there is to do, a subclass knows.
 
     Attributes:
@@ -132,8 +132,8 @@ class Crew(ABC):
     payments: PaymentsSession
     journal: Journal
     leases: Leases
-    meter: Meter
-    pace: Pace
+    meter: Budget
+    pace: Backoff
     size: int
     stop: asyncio.Event | None = None
     rate: float | None = None
@@ -166,7 +166,7 @@ class Crew(ABC):
         self.call_of = self.executor.sends_written()
         self.begun = self.executor.clock()
         self.tasks = Tasks("the crew", lost=self.fail)
-        self.journal.heed(self._service_clock)
+        self.journal.use_service_clock(self._service_clock)
         self.note_departure = self.journal.follow_departures(self.leases.owner)
         self.turns = Reserve(self.executor.clock)
 
@@ -344,11 +344,11 @@ class Crew(ABC):
             return 0
         return min(self.pace.places(len(self._idle)), self.leases.count_ready(), len(self._idle))
 
-    def tried(self, news: News) -> None:
+    def tried(self, signal: Signal) -> None:
         """An order was tried, and the journal does not know it yet."""
-        if news is not News.NOT_SENT:
+        if signal is not Signal.NOT_SENT:
             self.sent += 1
-            self.meter.ended(news)
+            self.meter.ended(signal)
 
     def done(self, order: LeasedOrder) -> None:
         """The end of an order is written down."""
@@ -460,11 +460,11 @@ class Crew(ABC):
     async def _follow_pace(self, lease: float, *, names: bool = True) -> None:
         """Keep to the pace of all, after saying at which rate all may send, where that was asked for."""
         if names and self.rate is not None:
-            self._keep_to(await self.journal.name_rate(self.leases.owner, self.rate, lease=lease))
+            self._keep_to(await self.journal.request_rate(self.leases.owner, self.rate, lease=lease))
         else:
             self._keep_to(await self.journal.pace())
 
-    def _keep_to(self, shared: SharedPace) -> None:
+    def _keep_to(self, shared: SharedRate) -> None:
         """Go no faster than all do."""
         self.pace.hold(shared.cools_for)
         self.turns.follow(shared.rate)
@@ -503,7 +503,7 @@ class Crew(ABC):
         """Give every chunk back, and our say in the pace."""
         await self.leases.give_back_all()
         if self.rate is not None:
-            await self.journal.leave_pace(self.leases.owner)
+            await self.journal.withdraw_rate(self.leases.owner)
 
     async def read_balance(self) -> None:
         """Ask for the balance, which the fuse wants."""
@@ -540,22 +540,22 @@ class _Tried(NamedTuple):
 class _Worker:
     """One of the places for orders under way. It never has more than one permit."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
-        self._clock = crew.executor.clock
+    def __init__(self, pool: WorkerPool) -> None:
+        self._worker_pool = pool
+        self._clock = pool.executor.clock
         self._after: _Tried | None = None
 
     async def work(self) -> None:
         """Send until the crew drains. What was sent is written down even when this is cancelled."""
-        crew = self._crew
+        pool = self._worker_pool
         try:
             while True:
-                order = crew.next_order()
+                order = pool.next_order()
                 if order is not None:
                     await self._try(order)
                 elif self._after is not None:
                     await self._write_down()
-                elif crew.drains:
+                elif pool.drains:
                     return
                 else:
                     await self._rest()
@@ -565,13 +565,15 @@ class _Worker:
 
     async def _rest(self) -> None:
         """Wait until there may be something to do; an order that is handed over permitted is sent."""
-        waiting = self._crew.rest()
+        waiting = self._worker_pool.rest()
         try:
             handed = await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and (handed := waiting.result()) is not None:
                 order, permit = handed
-                self._note(order, Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent"))
+                self._note(
+                    order, Outcome(permit=permit, signal=Signal.NOT_SENT, message="broken off before it was sent")
+                )
             raise
         if handed is not None:
             await self._go(*handed)
@@ -580,27 +582,27 @@ class _Worker:
         """Send an order that is permitted, as long as its lease is surely good."""
         if self._clock() >= order.lease.good_until:
             # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
-            self._crew.pace.did_not_go()
-            late = Outcome(permit=permit, news=News.NOT_SENT, message="the lease ran out before it was sent")
+            self._worker_pool.pace.did_not_go()
+            late = Outcome(permit=permit, signal=Signal.NOT_SENT, message="the lease ran out before it was sent")
             self._note(order, late)
         else:
             await self._send(order, permit)
 
     async def _try(self, order: LeasedOrder) -> None:
         """Get a permit, writing down with it how the order before ended, and send."""
-        crew, before = self._crew, self._after
-        if not crew.payments.is_logged_in and not await self._log_in(order):
+        pool, before = self._worker_pool, self._after
+        if not pool.payments.is_logged_in and not await self._log_in(order):
             return
         try:
-            granted = await crew.journal.permit(
+            granted = await pool.journal.permit(
                 order.lease.chunk, order.claimed, after=None if before is None else before.outcome
             )
         except asyncio.CancelledError:
             self._after = None  # the journal has it all the same
             raise
         except JournalError as error:
-            crew.fail(error)
-            crew.pace.did_not_go()
+            pool.fail(error)
+            pool.pace.did_not_go()
             return
         self._after = None
         if before is not None:
@@ -612,46 +614,46 @@ class _Worker:
 
     async def _log_in(self, order: LeasedOrder) -> bool:
         """Log in before there is a permit, so that a login that fails leaves the order as it is."""
-        crew = self._crew
+        pool = self._worker_pool
         try:
-            await crew.payments.log_in()
+            await pool.payments.log_in()
         except PaymentsError as error:
-            crew.meter.give_back(order.claimed.amount)
-            crew.leases.put_back(order)
+            pool.meter.give_back(order.claimed.amount)
+            pool.leases.put_back(order)
             self._trouble(error)
             if isinstance(error, AuthenticationFailed):
-                crew.refused(error.message)
+                pool.refused(error.message)
             return False
         except BaseException:
-            crew.pace.did_not_go()
+            pool.pace.did_not_go()
             raise
         return True
 
     def _not_permitted(self, order: LeasedOrder, refusal: NotPermitted) -> None:
         """The journal let an order not go: it is somebody else's now, or something is known of it."""
-        crew = self._crew
-        crew.meter.give_back(order.claimed.amount)
+        pool = self._worker_pool
+        pool.meter.give_back(order.claimed.amount)
         if refusal.lease_lost:
-            crew.leases.drop(order.lease)
-        crew.done(order)
-        crew.pace.did_not_go()
+            pool.leases.drop(order.lease)
+        pool.done(order)
+        pool.pace.did_not_go()
         if order.tell is not None:
             order.tell(None, None)
 
     async def _send(self, order: LeasedOrder, permit: Permit) -> None:
         """Send an order once, and note how that ended, whatever happens."""
-        crew, claimed = self._crew, order.claimed
+        pool, claimed = self._worker_pool, order.claimed
         try:
             call, order.call = order.call, None
             if call is None or permit.sent_before:
-                call = crew.call_of(
+                call = pool.call_of(
                     claimed.request_id,
                     claimed.amount,
                     claimed.body,
                     sent_before=permit.sent_before,
                     private=lambda: private_texts(claimed.order),
                 )
-            clock, lease, note, books = self._clock, order.lease, crew.note_departure, crew.executor.books
+            clock, lease, note, books = self._clock, order.lease, pool.note_departure, pool.executor.books
             if books.knows(claimed.request_id) or books.is_open(claimed.request_id):  # it may have left without us
                 note(permit)
 
@@ -661,43 +663,43 @@ class _Worker:
                 note(permit)
                 return True
 
-            crew.under_way.add(claimed.request_id)
-            acceptance = await crew.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)
+            pool.under_way.add(claimed.request_id)
+            acceptance = await pool.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
-            self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=crew.holds_back))
+            self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=pool.holds_back))
             await self._write_down(aside=error)
         except PaymentsError as error:
             self._note(order, _refused(permit, error), error.retry_after)
             self._trouble(error)
         except BaseException as error:
-            left = self._left(order) or crew.payments.knows(claimed.request_id)  # found by somebody meanwhile
+            left = self._left(order) or pool.payments.knows(claimed.request_id)  # found by somebody meanwhile
             self._note(order, _broken_off(permit, error, left=left))
             raise
         else:
-            crew.pace.answered()
-            accepted = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=acceptance.transaction_id)
+            pool.pace.answered()
+            accepted = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=acceptance.transaction_id)
             self._note(order, accepted)
         finally:
-            crew.under_way.discard(claimed.request_id)
+            pool.under_way.discard(claimed.request_id)
 
     def _left(self, order: LeasedOrder) -> bool:
         """Whether a byte of it may have left."""
-        return self._crew.executor.books.is_open(order.claimed.request_id)
+        return self._worker_pool.executor.books.is_open(order.claimed.request_id)
 
     def _note(self, order: LeasedOrder, outcome: Outcome, retry_after: float | None = None) -> None:
         """Keep how a try ended until it is written down."""
-        self._crew.tried(outcome.news)
+        self._worker_pool.tried(outcome.signal)
         self._after = _Tried(order, outcome, retry_after)
 
     def _trouble(self, error: PaymentsError) -> None:
         """What an error says of the service: slow down, or stop."""
-        pace = self._crew.pace
+        pace = self._worker_pool.pace
         match error:
             case AuthenticationFailed():
                 # a fresh token was refused; a few times it may have been revoked since, by a login elsewhere for one
                 pace.failed(error.message)
                 if pace.is_stuck:
-                    self._crew.refused(error.message)
+                    self._worker_pool.refused(error.message)
             case NotSent() if error.status == _UNREAD:
                 pace.did_not_go()
             case Rejected():
@@ -710,7 +712,7 @@ class _Worker:
                     turned_away=error.status == _NO_MORE or error.retry_after is not None,
                 )
         if pace.gave_up is not None:
-            self._crew.end(pace.gave_up)
+            self._worker_pool.end(pace.gave_up)
 
     async def _write_down(self, *, aside: Exception | None = None) -> None:
         """Write down how the last try ended, without a next one."""
@@ -718,52 +720,52 @@ class _Worker:
         if tried is not None and (found := await self._recorded(tried.outcome)) is not None:
             self._written(tried, found.ended_at, aside=aside)
 
-    async def _recorded(self, outcome: Outcome) -> Finding | None:
+    async def _recorded(self, outcome: Outcome) -> TransitionResult | None:
         """Write an outcome down, several times if need be; ``None`` where the journal does not have it."""
-        crew = self._crew
+        pool = self._worker_pool
         for turn in range(_WRITES):
             try:
-                return await crew.journal.record(outcome)
+                return await pool.journal.record(outcome)
             except JournalUnavailable as error:
-                crew.fail(error)
+                pool.fail(error)
                 if isinstance(error, JournalClosed):
                     return None
-                await crew.executor.sleep(_WRITE_WAIT * 2**turn)
+                await pool.executor.sleep(_WRITE_WAIT * 2**turn)
             except JournalError as error:
-                crew.fail(error)
+                pool.fail(error)
                 return None
         return None
 
     def _written(self, tried: _Tried, ended_at: float | None, *, aside: Exception | None = None) -> None:
         """The journal knows how a try ended: count it, or have it go again."""
-        crew, order, news = self._crew, tried.order, tried.outcome.news
-        if news is not News.NOT_SENT:
-            crew.meter.written(news, order.claimed.amount)
-            crew.done(order)
+        pool, order, signal = self._worker_pool, tried.order, tried.outcome.signal
+        if signal is not Signal.NOT_SENT:
+            pool.meter.written(signal, order.claimed.amount)
+            pool.done(order)
             if order.tell is not None:
                 order.tell(tried.outcome, ended_at)
             return
-        crew.meter.give_back(order.claimed.amount)
+        pool.meter.give_back(order.claimed.amount)
         if aside is not None:
-            crew.set_aside(order, aside)
+            pool.set_aside(order, aside)
             return
         order.tries += 1
-        crew.leases.again(order, crew.pace.again_after(order.tries, tried.retry_after))
+        pool.leases.again(order, pool.pace.again_after(order.tries, tried.retry_after))
 
 
 def _refused(permit: Permit, error: PaymentsError) -> Outcome:
     """The try raised one of the errors that a payout may raise."""
     match error:
         case NotSent() | AuthenticationFailed():  # credentials are refused before anybody reads the order
-            news = News.NOT_SENT
+            signal = Signal.NOT_SENT
         case Rejected():
-            news = News.REJECTED
+            signal = Signal.REJECTED
         case _:
-            news = News.UNKNOWN
+            signal = Signal.UNKNOWN
     return Outcome(
         permit=permit,
-        news=news,
-        transaction_id=error.transaction_id if news is News.UNKNOWN else None,
+        signal=signal,
+        transaction_id=error.transaction_id if signal is Signal.UNKNOWN else None,
         code=error.code,
         message=error.message[:_LONGEST],
     )
@@ -775,8 +777,8 @@ def _broken_off(permit: Permit, error: BaseException, *, left: bool) -> Outcome:
     Args:
         left: Whether a byte of it may have left.
     """
-    news = News.UNKNOWN if left else News.NOT_SENT
-    return Outcome(permit=permit, news=news, message=f"broken off ({type(error).__name__})")
+    signal = Signal.UNKNOWN if left else Signal.NOT_SENT
+    return Outcome(permit=permit, signal=signal, message=f"broken off ({type(error).__name__})")
 
 
 def _unwritable(permit: Permit, error: Exception, *, left: bool, holds_back: bool) -> Outcome:
@@ -784,4 +786,4 @@ def _unwritable(permit: Permit, error: Exception, *, left: bool, holds_back: boo
     if left:
         return _broken_off(permit, error, left=True)
     words = f"it cannot be sent as it is ({type(error).__name__})"  # its own would quote the order
-    return Outcome(permit=permit, news=News.NOT_SENT, message=words, holds_back=holds_back)
+    return Outcome(permit=permit, signal=Signal.NOT_SENT, message=words, holds_back=holds_back)
