@@ -11,6 +11,7 @@ __all__ = [
     "Account",
     "Accounts",
     "AirtimeLine",
+    "Attempt",
     "AuthenticationFailed",
     "BankAccount",
     "Beneficiary",
@@ -68,6 +69,7 @@ __all__ = [
 
 # The modules of a session: their names are imported together.
 _HOMES = (
+    "_session.attempts",
     "_session.auth",
     "_session.exchanges",
     "_session.limits",

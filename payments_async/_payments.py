@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from payments_async._session.session import PaymentsSession, SessionSettings, executor_of
 from payments_async._values.checks import check_instance
+from payments_async._values.handlers import ErrorHook
+from payments_async._values.threads import in_thread
 from payments_async._wire.models import Acceptance
 from payments_async._wire.orders import Order
 from payments_async.ipn import Receiver
@@ -20,6 +28,7 @@ from payments_async.outbox import Outbox
 C = TypeVar("C")
 H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
 R = TypeVar("R")
+X = TypeVar("X", bound=ErrorHook)
 
 _JOURNAL = "PAYMENTS_JOURNAL"
 
@@ -160,12 +169,21 @@ class Payments:
         within: Callable[[], AbstractAsyncContextManager[C]],
     ) -> Callable[[Callable[[Entry, C], Awaitable[R]]], Callable[[Entry, C], Awaitable[R]]]: ...
 
+    @overload
+    def on(
+        self,
+        *states: State,
+        when: Callable[[Entry], bool] | None = ...,
+        name: str | None = ...,
+        within: Callable[[], AbstractContextManager[C]],
+    ) -> Callable[[Callable[[Entry, C], R]], Callable[[Entry, C], R]]: ...
+
     def on(
         self,
         *states: State,
         when: Callable[[Entry], bool] | None = None,
         name: str | None = None,
-        within: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+        within: Any = None,
     ) -> Callable[[Any], Any]:
         """Register an async handler for orders that reach one of these states, as ``Outbox.on`` does.
 
@@ -175,11 +193,19 @@ class Payments:
             when: Says of an entry whether this handler wants it.
             name: Its name in the journal, by default module and qualified name. Keep it when you move the function.
             within: Opens a transaction in the database of a ``PostgresJournal``; the handler also gets its connection.
+                A plain function, which runs in a thread, takes a synchronous one, such as ``transaction.atomic``.
 
         Raises:
             TypeError, ValueError: The states, the handler or the name cannot be registered.
         """
         return self.outbox.on(*states, when=when, name=name, within=within)
+
+    def error(self, hook: X) -> X:
+        """Register a function, async or not, that is told of each handler that failed, as ``Outbox.error`` does.
+
+        Notifications have hooks of their own: ``payments.receiver.error``.
+        """
+        return self.outbox.error(hook)
 
     async def put(
         self, order: Order, *, not_before: datetime | None = None, priority: int = 0, connection: object = None
@@ -200,6 +226,40 @@ class Payments:
             ValueError, TypeError: The order or an argument is wrong; nothing was written.
         """
         return await self.outbox.put(order, not_before=not_before, priority=priority, connection=connection)
+
+    def put_sync(
+        self,
+        order: Order,
+        *,
+        not_before: datetime | None = None,
+        priority: int = 0,
+        connection: object = None,
+        timeout: float = 60.0,
+    ) -> Entry:
+        """Write an order down from a thread without an event loop, as ``Outbox.put_sync`` does.
+
+        Args:
+            not_before, priority: As of ``put``.
+            connection: A psycopg ``Connection``, an SQLAlchemy ``Connection`` or ``Session``, or
+                ``django.db.connection``, within a transaction.
+            timeout: Seconds without a word from the loop.
+
+        Raises:
+            JournalUnavailable: It took too long. Put it again, in a new transaction: that is safe.
+            RuntimeError: This object is not open in this process, or this thread runs an event loop.
+        """
+        return self.outbox.put_sync(
+            order, not_before=not_before, priority=priority, connection=connection, timeout=timeout
+        )
+
+    @contextmanager
+    def in_thread(self) -> Iterator[Self]:
+        """Open it in an event loop in a thread of its own, for a synchronous application: ``put_sync`` and the rest.
+
+        What an async method gives, ``payments.outbox.in_loop(payments.settled(request_id, timeout=60))`` gives there.
+        """
+        with in_thread(self):
+            yield self
 
     async def pay(self, order: Order, *, timeout: float = 10.0) -> Entry:
         """Write an order down and wait for the answer of the service, as ``Outbox.pay`` does.

@@ -26,7 +26,7 @@ attributes of the record (`extra=`), for those who write JSON. No secret and no 
 service are masked, and of a path what tells of a person.
 
 At DEBUG there is a line for each exchange, logins included; at any other level it costs one question to the logger.
-`payments-async --log debug`, or `PAYMENTS_LOG=debug`, shows all of it on the command line.
+`payments-async --log debug`, or `PAYMENTS_LOG=debug`, shows all of it on the command line. `from_env` reads it too.
 
 `FactsFormatter` writes the facts behind the words, for any handler of yours; with `as_json=True` each line is a JSON
 object with all of them:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,8 +30,10 @@ from payments_async import (
     SqliteJournal,
     State,
 )
+from payments_async._values.threads import in_thread
 from payments_async.ipn import serving
 from payments_async.journal import NotCancelled
+from payments_async.outbox import HandlerFailure
 from payments_async.sandbox import Fault, Sandbox
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
@@ -52,6 +55,13 @@ def payout(request_id: str = "withdrawal-1") -> PayoutOrder:
 async def service() -> AsyncIterator[Sandbox]:
     """The service, simulated."""
     async with Sandbox() as service:
+        yield service
+
+
+@pytest.fixture
+def service_in_thread() -> Iterator[Sandbox]:
+    """A simulated service whose loop is in a thread of its own."""
+    with in_thread(service := Sandbox()):
         yield service
 
 
@@ -251,3 +261,29 @@ async def test_two_of_them_on_one_journal(service: Sandbox, place: Path) -> None
         await other.put(payout())
         assert State.SUCCESSFUL is (await other.settled("withdrawal-1", timeout=60)).state
     assert 1 == service.executions("withdrawal-1")
+
+
+def test_a_synchronous_application(service_in_thread: Sandbox, place: Path) -> None:
+    """It opens all of them in a thread, puts, waits, and hears of a handler that fails."""
+    payments = local(service_in_thread, place)
+    failed: list[str] = []
+    heard = threading.Event()
+
+    @payments.on(State.ACCEPTED)
+    async def accepted(entry: Entry) -> None:
+        raise KeyError(entry.request_id)
+
+    @payments.error
+    def told(failure: HandlerFailure) -> None:
+        failed.append(failure.handler)
+        heard.set()
+
+    with payments.in_thread() as opened:
+        assert opened is payments
+        entry = payments.put_sync(payout())
+        assert entry.request_id == payout().request_id
+        assert "accepted" == payments.outbox.in_loop(payments.pay(payout(), timeout=60)).state
+        assert heard.wait(60)
+    assert ["accepted"] == [name.rpartition(".")[2] for name in failed]
+    with pytest.raises(RuntimeError, match="outbox is not open"):
+        payments.put_sync(payout("withdrawal-2"))

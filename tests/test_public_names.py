@@ -19,8 +19,8 @@ import payments_async
 
 PINNED = {
     "payments_async": """
-        Acceptance Account Accounts AirtimeLine AuthenticationFailed BankAccount Beneficiary Card Cards
-        CollectionOrder Collections Credentials Destination Dialect Entry Exchange Exchanges FactsFormatter
+        Acceptance Account Accounts AirtimeLine Attempt AuthenticationFailed BankAccount Beneficiary Card
+        Cards CollectionOrder Collections Credentials Destination Dialect Entry Exchange Exchanges FactsFormatter
         IncompleteListing InternetLine InvalidOrder Limits Listing LocalFault MobileMoneyWallet NotSent Order
         Outbox OutcomeUnknown Page Payments PaymentsError PaymentsSession PayoutOrder Payouts PostgresJournal Product
         ProductItem Products Receiver Rejected RetryPolicy ServiceFault Settlement SeveralTransactions SqliteJournal

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Protocol, Self, overload
 
 from multidict import CIMultiDict
 
@@ -52,18 +52,28 @@ class Exchange:
             raise ValueError(error.message) from None
 
 
+class HasBlocks(Protocol):
+    """What a session is for these blocks.
+
+    Attributes:
+        blocks: Those that are open.
+    """
+
+    blocks: list[Exchanges]
+
+
 class Exchanges(Sequence[Exchange]):
     """The exchanges that a session makes within a ``with`` block, the first one first; without those of logins.
 
-    They are those of the task that the block runs in, and of tasks that are started within it. Each attempt of a call
-    is one, and so is each page of a list. After the block they stay, and there come no more.
+    They are those of the task that the block runs in, of tasks that are started within it, and of the outboxes of the
+    session in this process. Each attempt of a call is one, and so is each page of a list. After the block they stay.
     """
 
-    def __init__(self, keep: int, *, of: object) -> None:
+    def __init__(self, keep: int, *, of: HasBlocks) -> None:
         self._made: deque[tuple[Exchange, object]] = deque(maxlen=keep)
         self._whose = of
         self._outer: Exchanges | None = None
-        self._token: Token[Exchanges | None] | None = None
+        self._token: Token[Listener | None] | None = None
         self._is_over = False
 
     @overload
@@ -82,11 +92,16 @@ class Exchanges(Sequence[Exchange]):
         return f"<Exchanges {list(self)!r}>"
 
     def of(self, result: object) -> Exchange | None:
-        """The exchange that told a result, a row of a page or an error, that very object.
+        """The exchange that told a result, a row of a page or an error, that very object; or the last one of an order.
 
         ``None`` where none of these did, as for an order that had been accepted before and was not sent again.
+
+        Args:
+            result: The object, or the request id of an order.
         """
         for exchange, told in reversed(self._made):
+            if isinstance(result, str) and exchange.request_id == result:
+                return exchange
             if told is result or (isinstance(told, Page) and any(row is result for row in told.collection)):
                 return exchange
         return None
@@ -94,19 +109,22 @@ class Exchanges(Sequence[Exchange]):
     def __enter__(self) -> Self:
         if self._token is not None:
             raise RuntimeError("these exchanges were listened to before; ask the session for new ones")
-        self._outer = _listening.get()
+        outer = _listening.get()
+        self._outer = outer if isinstance(outer, Exchanges) else None
         self._token = _listening.set(self)
+        self._whose.blocks.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._is_over = True
+        self._whose.blocks[:] = [block for block in self._whose.blocks if block is not self]
         if self._token is not None:
             with suppress(ValueError):  # a generator may be left in another context than it was entered in
                 _listening.reset(self._token)
 
-    def hear(self, whose: object, call: Call[Any], reply: Reply | None, told: object) -> None:
+    def hear(self, whose: HasBlocks, call: Call[Any], reply: Reply | None, told: object) -> None:
         """An exchange was made, by this session or another; the blocks around this one hear of it too."""
         block: Exchanges | None = self
         while block is not None:
@@ -115,7 +133,29 @@ class Exchanges(Sequence[Exchange]):
             block = block._outer
 
 
-_listening: ContextVar[Exchanges | None] = ContextVar("payments_async_exchanges", default=None)
+class _EveryBlock:
+    """What hears the exchanges of an outbox: every block of its session that is open."""
+
+    def hear(self, whose: HasBlocks, call: Call[Any], reply: Reply | None, told: object) -> None:
+        """An exchange was made."""
+        for block in whose.blocks:
+            block._made.append((_exchange(call, reply), told))
+
+
+Listener = Exchanges | _EveryBlock
+_listening: ContextVar[Listener | None] = ContextVar("payments_async_exchanges", default=None)
+
+
+@contextmanager
+def heard_by_every_block() -> Iterator[None]:
+    """What is begun here makes exchanges for anybody: they are heard in every block of the session."""
+    token = _listening.set(_EveryBlock())
+    try:
+        yield
+    finally:
+        _listening.reset(token)
+
+
 listening = _listening.get  # who listens here and now: asked once for each exchange
 
 

@@ -12,9 +12,10 @@ from typing import Generic, Self, TypeVar
 import attrs
 from multidict import CIMultiDict
 
+from payments_async._session.attempts import AttemptHook, tell_attempt
 from payments_async._session.auth import Authenticator, Credentials, Token
 from payments_async._session.books import Books, telling
-from payments_async._session.exchanges import Exchanges, listening
+from payments_async._session.exchanges import Exchanges, Listener, listening
 from payments_async._session.limits import Gate
 from payments_async._session.quirks import MetQuirks
 from payments_async._session.retry import RetryPolicy
@@ -24,7 +25,7 @@ from payments_async._values.fanout import fan_out
 from payments_async._values.masking import Secrets, redact
 from payments_async._values.observing import Observer
 from payments_async._wire import endpoints
-from payments_async._wire.call import Call, Reply
+from payments_async._wire.call import Call, Reply, with_query
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.models import Acceptance, Transaction
 from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
@@ -47,6 +48,8 @@ class Lifetime:
         under_way: Calls that have not ended.
         drained: Set when the last of them ends while it is closing.
         before_close: What is to be finished first, the latest one first.
+        blocks: Those that hear its exchanges.
+        attempt_hooks: Told of each attempt.
     """
 
     loop: asyncio.AbstractEventLoop | None = None
@@ -54,6 +57,8 @@ class Lifetime:
     under_way: int = 0
     drained: asyncio.Event = attrs.field(factory=asyncio.Event)
     before_close: list[Callable[[], Awaitable[object]]] = attrs.field(factory=list)
+    blocks: list[Exchanges] = attrs.field(factory=list)
+    attempt_hooks: list[AttemptHook] = attrs.field(factory=list)
 
 
 class Executor:
@@ -111,6 +116,7 @@ class Executor:
         self.lifetime: Lifetime = Lifetime()
         self._token: Token | None = None  # that the headers are made with
         self._further: Mapping[str, str] | None = None  # headers of with_options
+        self._query: Mapping[str, str] = {}  # parameters of with_options
         self._headers = transport.make_headers(None)
 
     async def open(self) -> None:
@@ -132,6 +138,7 @@ class Executor:
         retry: RetryPolicy | None,
         patience: Patience | None,
         headers: Mapping[str, str] | None,
+        query: Mapping[str, str] | None = None,
     ) -> Self:
         """One that makes its calls with other options and shares all else; what is ``None`` stays as it is."""
         other = copy.copy(self)
@@ -140,6 +147,8 @@ class Executor:
             other.dialect, other.known_as = dialect, None if dialect == known_as else known_as
         other._retry = retry or self._retry
         other.patience = patience or self.patience
+        if query is not None:
+            other._query = {**self._query, **query}
         if headers is not None:
             other._further = {**(self._further or {}), **headers}
             other._token, other._headers = None, self.transport.make_headers(None, other._further)
@@ -204,6 +213,8 @@ class Executor:
             may_leave: Asked at the last moment whether an order may still be sent; it is ``NotSent`` otherwise.
         """
         self.check_usable()
+        if self._query:
+            call = with_query(call, self._query)
         life = self.lifetime
         life.under_way += 1
         try:
@@ -304,6 +315,10 @@ class Executor:
 class _LogInAgain(Exception):
     """The token was refused, and a new one is worth a try."""
 
+    def __init__(self, error: PaymentsError) -> None:
+        super().__init__()
+        self.error = error
+
 
 class _Attempts(Generic[T]):
     """One call through all its attempts: place, token, exchange, answer, and whether to try again.
@@ -324,6 +339,7 @@ class _Attempts(Generic[T]):
         self._paused = False
         self._may_leave = may_leave
         self._outgoing: Outgoing | None = None
+        self._reply: Reply | None = None  # to the attempt in hand
 
     @property
     def what(self) -> str:
@@ -338,24 +354,40 @@ class _Attempts(Generic[T]):
 
     async def run(self) -> T:
         """The result, after as many attempts as the policy and the errors allow."""
+        hooks, clock = self._executor.lifetime.attempt_hooks, self._executor.clock
         while True:
             self._made += 1
             wait: float | None = 0.0
+            begun = clock() if hooks else 0.0
             try:
-                return await self._attempt()
-            except _LogInAgain:
+                result = await self._attempt()
+            except _LogInAgain as again:
+                if hooks:
+                    self._tell(again.error, clock() - begun, 0.0)
                 _log.info("token refused, logging in again: %s", self.what, extra={"request_id": self._call.request_id})
             except PaymentsError as error:
                 wait = self._wait_after(error)
+                if hooks:
+                    self._tell(error, clock() - begun, wait)
                 if wait is None:
                     raise
                 request_id = self._call.request_id
                 facts = {"attempt": self._made, "wait": wait, "status": error.status, "request_id": request_id}
                 words = "trying again: %s: attempt %d, status %s, after %.3f s"
                 _log.info(words, self.what, self._made, error.status, wait, extra=facts)
+            else:
+                if hooks:
+                    self._tell(None, clock() - begun, None)
+                return result
+            self._reply = None
             self._outgoing = None  # it was turned away unread, or does no harm
             if wait:
                 await self._executor.sleep(wait)
+
+    def _tell(self, error: PaymentsError | None, seconds: float, again_in: float | None) -> None:
+        """Tell hooks how the attempt in hand ended."""
+        hooks = self._executor.lifetime.attempt_hooks
+        tell_attempt(hooks, self._call, self._reply, error, number=self._made, seconds=seconds, again_in=again_in)
 
     async def _attempt(self) -> T:
         """Wait for a place, obtain a token, make one exchange and read what it brought."""
@@ -371,7 +403,7 @@ class _Attempts(Generic[T]):
             if call.body is not None or call.once:  # an empty body is watched too
                 self._outgoing = Outgoing(call.body or b"", self._may_leave)
             headers = executor.headers(call, token)
-            reply = await executor.transport.exchange(call, self._outgoing, headers, executor.patience)
+            reply = self._reply = await executor.transport.exchange(call, self._outgoing, headers, executor.patience)
         except TransportFailure as failure:
             surely_not = self._outgoing is not None and not self._outgoing.left
             error = (never_left if surely_not else lost_reply)(call, str(failure))
@@ -393,7 +425,7 @@ class _Attempts(Generic[T]):
                 if not taken & (taken - 1):
                     quirks.look_at_answer(call, reply)
 
-    def _read_aloud(self, reply: Reply, token: Token | None, listener: Exchanges) -> T:
+    def _read_aloud(self, reply: Reply, token: Token | None, listener: Listener) -> T:
         """As ``_read`` does, heard by whoever listens."""
         whose = self._executor.lifetime
         try:
@@ -456,7 +488,7 @@ class _Attempts(Generic[T]):
         if not worth_it or not isinstance(error, AuthenticationFailed):  # else it may have been read all the same
             return
         if self._policy.attempts > 1:
-            raise _LogInAgain
+            raise _LogInAgain(error)
         not_sent = never_left(self._call, "the token was refused; the next try logs in")
         not_sent.status = 401
         raise not_sent

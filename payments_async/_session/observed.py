@@ -125,11 +125,12 @@ class ObservedExecutor(Executor):
         retry: RetryPolicy | None,
         patience: Patience | None,
         headers: Mapping[str, str] | None,
+        query: Mapping[str, str] | None = None,
     ) -> Self:
         """As ``Executor`` does; the paths of another dialect may be told too."""
         if dialect is not None:
             self._facts_of.learn(dialect)
-        return super().with_options(dialect=dialect, retry=retry, patience=patience, headers=headers)
+        return super().with_options(dialect=dialect, retry=retry, patience=patience, headers=headers, query=query)
 
     def execute(
         self, call: Call[T], *, retry: RetryPolicy | None = None, may_leave: Callable[[], bool] | None = None
@@ -143,7 +144,15 @@ class ObservedExecutor(Executor):
         facts, observer = self._facts_of(call), self._observer
         if call.read_quickly is not None:
             call = _counted(call, observer, facts["route"])
-        with observer.watch("call", request_id=call.request_id, moves_money=call.once, **facts) as watched:
+        attempt = call.attempt if call.once and call.attempt > 1 else None
+        with observer.watch(
+            "call",
+            request_id=call.request_id,
+            moves_money=call.once,
+            attempt=attempt,
+            traceparent=call.traceparent,
+            **facts,
+        ) as watched:
             try:
                 result = await super().execute(call, retry=retry, may_leave=may_leave)
             except PaymentsError as error:
@@ -152,6 +161,8 @@ class ObservedExecutor(Executor):
                 raise
             if isinstance(result, Acceptance | Transaction):
                 watched.tell(transaction_id=result.transaction_id)
+            if isinstance(result, Acceptance):
+                watched.tell(correlation_id=result.correlation_id)
             return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 import aiohttp
 from yarl import URL
 
+from payments_async._session.attempts import AttemptHook
 from payments_async._session.auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
 from payments_async._session.books import Outcome
 from payments_async._session.exchanges import Exchanges
@@ -29,6 +31,7 @@ from payments_async._session.transactions import Transactions
 from payments_async._session.transport import DEFAULT_TIMEOUT, Transport
 from payments_async._values.checks import check_callable, check_flag, check_instance, check_number, check_whole
 from payments_async._values.deadlines import steady_seconds
+from payments_async._values.log_lines import LOG, show_log
 from payments_async._values.masking import Secret, Secrets
 from payments_async._values.observing import Observer, guarded
 from payments_async._wire import endpoints
@@ -36,6 +39,7 @@ from payments_async._wire.dialect import Dialect
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+A = TypeVar("A", bound=AttemptHook)
 
 # whoever wants to read it says so; errors tell the rest
 logging.getLogger("payments_async").addHandler(logging.NullHandler())
@@ -180,7 +184,8 @@ class PaymentsSession:
     def from_env(cls, variables: Mapping[str, str] | None = None, **settings: Unpack[SessionSettings]) -> Self:
         """A session with the address and the credentials of the environment, where the command line has them too.
 
-        They are ``PAYMENTS_BASE_URL``, ``PAYMENTS_APP_KEY``, ``PAYMENTS_APP_PASSWORD`` and ``PAYMENTS_USER_ID``.
+        They are ``PAYMENTS_BASE_URL``, ``PAYMENTS_APP_KEY``, ``PAYMENTS_APP_PASSWORD`` and ``PAYMENTS_USER_ID``. With
+        ``PAYMENTS_LOG``, such as ``info``, the log of the package goes to standard error from this level on.
 
         Args:
             variables: In place of those of the process.
@@ -192,7 +197,9 @@ class PaymentsSession:
         names = (_BASE_URL, *_CREDENTIALS.values())
         # secrets from the beginning: whoever reports an error shows the local variables of its frames
         found = {name: Secret((os.environ if variables is None else variables).get(name, "")) for name in names}
+        level = (variables or {}).get(LOG) or os.environ.get(LOG)
         del variables
+        show_log(level)
         if missing := [name for name in names if not found[name]]:
             raise ValueError(f"not set in the environment: {', '.join(missing)}")
         credentials = Credentials(
@@ -209,6 +216,7 @@ class PaymentsSession:
         retry: RetryPolicy | None = None,
         dialect: Dialect | None = None,
         headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
         proxy: str | URL | None = None,
     ) -> Self:
         """This session for some calls, with another patience or dialect: ``payments.with_options(timeout=5.0)``.
@@ -223,6 +231,8 @@ class PaymentsSession:
             retry: How often and how patiently its calls are repeated.
             dialect: How its requests are written. What concerns the login is as in the session.
             headers: Further ones of each request, such as ``{"X-Trace": "..."}``; logins go without them.
+            query: Further parameters of the query string of each request; those of a call itself count more. Logins
+                go without them.
             proxy: Address of another HTTP proxy; logins keep that of the session.
 
         Raises:
@@ -231,6 +241,8 @@ class PaymentsSession:
         _check_kinds((("dialect", dialect), ("retry", retry)))
         if headers is not None:
             _check_headers(headers)
+        if query is not None and not all(isinstance(text, str) for pair in query.items() for text in pair):
+            raise TypeError("query: names and values must be text")
         if dialect is not None:
             for name in LOGIN_FIELDS:
                 if getattr(dialect, name) != getattr(self.dialect, name):
@@ -242,7 +254,9 @@ class PaymentsSession:
             patience = executor.transport.through(patience or executor.patience, proxy)
         other = copy.copy(self)
         other._made_from = self._made_from or self
-        other._take(executor.with_options(dialect=dialect, retry=retry, patience=patience, headers=headers))
+        other._take(
+            executor.with_options(dialect=dialect, retry=retry, patience=patience, headers=headers, query=query)
+        )
         return other
 
     async def __aenter__(self) -> Self:
@@ -358,11 +372,31 @@ class PaymentsSession:
         id, body and JSON of the answer that told it; ``exchanges[-1]`` is the last one. Outside of such a block nothing
         is kept.
 
+        What an outbox of this session sends in this process meanwhile is among them: ``exchanges.of("withdrawal-17")``.
+
         Args:
             keep: The last so many are kept, each with its whole body.
         """
         check_whole("keep", keep, 1)
         return Exchanges(keep, of=self._executor.lifetime)
+
+    def on_attempt(self, hook: A) -> A:
+        """Register a function that is told of each attempt of a call once it has ended, retries included.
+
+        Use it as a decorator, ``@payments.on_attempt``, for metrics or a log of your own. It is called in the event
+        loop, also for orders that an outbox sends in this process. Logins are not told. What it raises is logged.
+
+        Args:
+            hook: Called with an ``Attempt``; it must not block.
+
+        Raises:
+            TypeError: It is not a plain function.
+        """
+        check_callable("hook", hook, "a function that is called with each Attempt")
+        if inspect.iscoroutinefunction(hook):
+            raise TypeError("hook: define it with 'def': it is called within the call that it is told of")
+        self._executor.lifetime.attempt_hooks.append(hook)
+        return hook
 
     def map(
         self,

@@ -145,15 +145,22 @@ class Router(ABC, Generic[K, T]):
         """Its personal texts, to be masked in the words of a handler that failed."""
 
     def _register(
-        self, kind: K, when: Callable[[Any], bool] | None, call: Handler, name: str | None, *, given: int = 1
+        self,
+        kind: K,
+        when: Callable[[Any], bool] | None,
+        call: Handler,
+        name: str | None,
+        *,
+        given: int = 1,
+        is_plain: bool = False,
     ) -> None:
-        """Register a handler, which is called with so many values.
+        """Register a handler, which is called with so many values; a plain one by what runs it in a thread.
 
         Raises:
             TypeError: It is not async, or cannot be called so; or ``when`` cannot be called.
             ValueError: For a name that is taken.
         """
-        if not inspect.iscoroutinefunction(call) and inspect.isroutine(call):
+        if not is_plain and not inspect.iscoroutinefunction(call) and inspect.isroutine(call):
             raise TypeError(f"{call!r} is not async: define it with 'async def'")
         _check_takes(call, given)
         if when is not None:

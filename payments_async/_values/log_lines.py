@@ -12,6 +12,8 @@ from payments_async._values.masking import escape, redact
 
 # What every record has, and a traceback, which is shown below; all else is a fact that came with its message.
 _OWN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "traceback"})
+LOG = "PAYMENTS_LOG"  # of the environment
+_LEVELS = ("debug", "info", "warning", "error")
 _NAMES_AN_ORDER = frozenset({"request_id", "transaction_id", "batch_id"})  # also where it looks like a telephone
 
 
@@ -72,6 +74,27 @@ class FactsFormatter(logging.Formatter):
 
     def _masked(self, text: str) -> str:
         return redact(text, self._secrets())
+
+
+def show_log(level: str | None) -> None:
+    """Show the log of the package from a level on, masked, on standard error; ``None`` leaves it as it is.
+
+    Where the application has a handler already, of its root logger or of ours, that shows it.
+
+    Raises:
+        ValueError: There is no such level.
+    """
+    if not level:
+        return
+    if level.lower() not in _LEVELS:
+        raise ValueError(f"{LOG}: expected {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}")
+    log = logging.getLogger("payments_async")
+    log.setLevel(level.upper())
+    handlers = [*log.handlers, *(logging.getLogger().handlers if log.propagate else ())]
+    if all(isinstance(handler, logging.NullHandler) for handler in handlers):
+        handler = logging.StreamHandler()
+        handler.setFormatter(FactsFormatter())
+        log.addHandler(handler)
 
 
 def _facts_of(record: logging.LogRecord) -> Iterator[tuple[str, object]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -50,6 +52,8 @@ class Call(msgspec.Struct, Generic[T], kw_only=True):
         sent_before: The order may have left before this call, so a refusal proves nothing.
         known_as: Path and body of the same request in the session's own dialect, where it is sent in another.
         answer: What its answer is, for the rules of ``quirks``; empty for what nobody knows.
+        attempt: The number of its first attempt: what an outbox sends again is not the first one.
+        traceparent: The trace context of who put the order, as W3C writes it.
         remembered: Whether a session remembers its acceptance; orders of a journal are remembered there.
         private: Gives the personal texts in the body, to be masked in words that come back.
     """
@@ -68,6 +72,8 @@ class Call(msgspec.Struct, Generic[T], kw_only=True):
     known_as: tuple[str, bytes] | None = None
     answer: str = ""
     remembered: bool = False
+    attempt: int = 1
+    traceparent: str | None = None
     private: Callable[[], tuple[str, ...]] = tuple
 
     @property
@@ -80,6 +86,15 @@ class Call(msgspec.Struct, Generic[T], kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("label", self.label)]
+
+
+def with_query(call: Call[T], query: Mapping[str, str]) -> Call[T]:
+    """A call with further parameters in its query string; those that it has by itself stay as they are."""
+    own = {name for name, _ in parse_qsl(call.query, keep_blank_values=True)}
+    further = urlencode({name: value for name, value in query.items() if name not in own})
+    changed = copy(call)
+    changed.query = "&".join(filter(None, (call.query, further)))
+    return changed
 
 
 class Refused(Exception):

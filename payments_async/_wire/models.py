@@ -77,6 +77,7 @@ class Acceptance:
         status: ``PROCESSING`` right after acceptance.
         message: The service's words.
         created_on: When the service queued it; ``None`` when missing or unreadable.
+        correlation_id: The service's own reference for the exchange, where its answer names one.
         extra: What the service said beyond that, and unreadable values, as they came.
     """
 
@@ -86,6 +87,7 @@ class Acceptance:
     status: TransactionStatus | None = None
     message: str | None = field(default=None, repr=redacted)
     created_on: datetime | None = None
+    correlation_id: str | None = None
     extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 

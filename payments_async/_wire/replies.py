@@ -101,6 +101,7 @@ class _DocumentedAcceptance(msgspec.Struct):
     code: Literal[0]
     data: _Documented
     status: Literal["success"] = "success"
+    correlationId: str | None = None  # noqa: N815
     success: None = None  # it is not documented here: whatever it says is weighed by the slower reader
 
 
@@ -193,7 +194,8 @@ def correlation_id_of(reply: Reply) -> str | None:
 def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> Acceptance | None:
     """The acceptance exactly as documented, which is the usual case, quickly; ``None`` when anything differs."""
     try:
-        data = _decode_documented(body).data
+        answer = _decode_documented(body)
+        data = answer.data
         moment = read_timestamp(data.createdOn, timezone)
     except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
         return None
@@ -208,6 +210,7 @@ def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> 
         status=status,
         message=data.message or None,
         created_on=moment,
+        correlation_id=answer.correlationId or None,
     )
 
 
@@ -238,7 +241,7 @@ def read_acceptance(value: Any, *, request_id: str, timezone: tzinfo) -> Accepta
     if _flag(value.get("success")) is False or _word(value.get("status")) in _NO:
         raise Unreadable(f"it says no beside a transaction: {_message(value)}", code=code, transaction_id=transaction)
     known["request_id"] = request_id
-    return Acceptance(**known, extra=extra)
+    return Acceptance(**known, correlation_id=_optional(value, "correlationid"), extra=extra)
 
 
 def reads(kind: type[T], timezone: tzinfo) -> Callable[[Any], T]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import random as chance
 import secrets
+import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from payments_async._values.checks import check_callable
 from payments_async._values.dispatching import Dispatcher, Ends
 from payments_async._values.handlers import ErrorHook, Handler, HandlerPolicy, Route, Router
 from payments_async._values.tasks import Tasks
+from payments_async._values.threads import HomeLoop, Lent
 from payments_async._wire.bodies import private_texts
 from payments_async.journal import Journal
 from payments_async.journal._changes import OrderEvent
@@ -35,8 +37,14 @@ _NEVER_COMMIT = {
     ("sqlalchemy", "AsyncSession"),
     ("sqlalchemy", "async_sessionmaker"),
     ("sqlalchemy", "async_scoped_session"),
+    ("sqlalchemy", "Engine.connect"),
+    ("sqlalchemy", "Session"),
+    ("sqlalchemy", "sessionmaker"),
+    ("sqlalchemy", "scoped_session"),
     ("asyncpg", "Pool.acquire"),
 }
+_THREADS = 4  # plain handlers at once: the threads of the loop are there for others too
+_LONGEST = 600.0  # seconds that a thread waits for the loop
 _COMMITS = "Pass within=engine.begin, or another one that commits at its end"
 
 
@@ -77,18 +85,21 @@ class StateRouter(Router[_States, Entry]):
         call: Handler,
         name: str | None,
         wrap: Callable[[str], Handler] | None = None,
+        *,
+        is_plain: bool = False,
     ) -> None:
         """Register a handler.
 
         Args:
             wrap: Given its name, what is called in its place.
+            is_plain: That runs it in a thread, so it need not be async.
 
         Raises:
             TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
             ValueError: For no state, one that no handler hears of, or a name that is taken.
         """
         kind = checked_states(states)
-        self._register(kind, when, call, name, given=1 if wrap is None else 2)
+        self._register(kind, when, call, name, given=1 if wrap is None else 2, is_plain=is_plain)
         if wrap is not None:
             self._routes[-1] = attrs.evolve(self._routes[-1], call=wrap(self._routes[-1].name))
         for state in kind:
@@ -140,6 +151,7 @@ class ChangeHandlers:
         self._random = random
         self._router = StateRouter(concurrency=policy.concurrency, timeout=policy.timeout)
         self._tasks = Tasks(f"the handlers of the outbox {outbox}")
+        self._places = asyncio.Semaphore(_THREADS)
         self._owner = ""
         self._heard: set[State] = set()  # what the journal knows that we hear of
         ends = Ends(
@@ -168,7 +180,7 @@ class ChangeHandlers:
         *states: State,
         when: Callable[[Entry], bool] | None = None,
         name: str | None = None,
-        within: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+        within: Callable[[], Any] | None = None,
     ) -> Callable[[H], H]:
         """Register an async handler for changes to these states.
 
@@ -180,7 +192,8 @@ class ChangeHandlers:
         Args:
             when: Says of an entry whether this handler wants it.
             name: Kept in the journal; its module and qualified name by default. Keep it when you move the function.
-            within: Opens the transaction that the handler is called in, and that remembers that it was.
+            within: Opens the transaction that the handler is called in, and that remembers that it was. For a plain
+                function it is entered by ``with``, in the thread that calls it.
         """
         if within is not None and not self._journal.shares_transactions:
             raise ValueError("within: the journal is no part of that database; use a PostgresJournal")
@@ -189,8 +202,14 @@ class ChangeHandlers:
         checked_states(states)  # here, for a decorator that lacks its parentheses is never called again
 
         def register(handler: H) -> H:
-            wrap = None if within is None else partial(_Within, self._journal, within, handler)
-            self._router.add(states, when, handler, name, wrap)
+            wrap: Callable[[str], Handler] | None = None
+            is_plain = inspect.isroutine(handler) and not inspect.iscoroutinefunction(handler)
+            if within is not None and is_plain:
+                wrap = partial(_InThread, self._journal, within, handler, self._places)
+            elif within is not None:
+                wrap = partial(_Within, self._journal, within, handler)
+            is_plain = is_plain and wrap is not None
+            self._router.add(states, when, handler, name, wrap, is_plain=is_plain)
             self.wake()
             return handler
 
@@ -289,7 +308,7 @@ class _Within:
     def __init__(
         self,
         journal: Journal,
-        within: Callable[[], AbstractAsyncContextManager[Any]],
+        within: Callable[[], Any],
         handler: Callable[..., Awaitable[object]],
         name: str,
     ) -> None:
@@ -312,6 +331,50 @@ class _Within:
             await self._handler(entry, connection)
         if not await self._journal.was_told(entry.change_id, self._name):
             raise RuntimeError(f"within: its transaction was not committed. {_COMMITS}")
+
+
+class _InThread:
+    """A plain function that is told so: it is called in a thread, in the transaction that is opened there."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        within: Callable[[], Any],
+        handler: Callable[..., object],
+        places: asyncio.Semaphore,
+        name: str,
+    ) -> None:
+        self._journal = journal
+        self._within = within
+        self._handler = handler
+        self._places = places
+        self._name = name
+        self._home = HomeLoop("the outbox", "await it")
+
+    async def __call__(self, entry: Entry) -> None:
+        """Tell it as ``_Within`` does. A thread that is not waited for any more goes on, and commits or not.
+
+        Raises:
+            RuntimeError: Nothing was committed, though nothing was raised.
+        """
+        assert entry.change_id is not None
+        self._home.note()
+        async with self._places:
+            await asyncio.to_thread(self._tell, entry, entry.change_id)
+        if not await self._journal.was_told(entry.change_id, self._name):
+            raise RuntimeError(f"within: its transaction was not committed. {_COMMITS}")
+
+    def _tell(self, entry: Entry, change_id: int) -> None:
+        """In the thread."""
+        opened: Any = self._within()
+        if not hasattr(opened, "__enter__"):
+            raise TypeError("within: a plain function needs one that is entered by 'with', such as transaction.atomic")
+        with opened as connection:
+            if connection is None and type(opened).__module__ == "django.db.transaction":
+                connection = sys.modules[type(opened).__module__].get_connection(opened.using)
+            lent = Lent(connection)
+            if self._home.run(self._journal.mark_told(lent, change_id, self._name), _LONGEST, lent):
+                self._handler(entry, connection)
 
 
 def _check_commits(within: Callable[..., object]) -> None:

@@ -19,13 +19,21 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, overload
 
 import attrs
 
+from payments_async._session.exchanges import heard_by_every_block
 from payments_async._session.session import PaymentsSession, check_session, executor_of
 from payments_async._values.checks import (
     check_callable,
@@ -250,6 +258,11 @@ class Outbox:
             executor_of(self._payments).before_close(self.aclose),
         ]
         self._listener.is_open = True
+        with heard_by_every_block():
+            self._begin_tasks()
+
+    def _begin_tasks(self) -> None:
+        """Begin what goes on until it is closed."""
         self._tasks.keep("listener", self._listener.run)
         if self._works:
             self._tasks.keep(_SENDER, self._sender.run)
@@ -355,12 +368,21 @@ class Outbox:
         within: Callable[[], AbstractAsyncContextManager[C]],
     ) -> Callable[[Callable[[Entry, C], Awaitable[R]]], Callable[[Entry, C], Awaitable[R]]]: ...
 
+    @overload
+    def on(
+        self,
+        *states: State,
+        when: Callable[[Entry], bool] | None = ...,
+        name: str | None = ...,
+        within: Callable[[], AbstractContextManager[C]],
+    ) -> Callable[[Callable[[Entry, C], R]], Callable[[Entry, C], R]]: ...
+
     def on(
         self,
         *states: State,
         when: Callable[[Entry], bool] | None = None,
         name: str | None = None,
-        within: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+        within: Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]] | None = None,
     ) -> Callable[[Any], Any]:
         """Register an async handler, to be told when an order of this outbox comes to one of these states.
 
@@ -379,6 +401,8 @@ class Outbox:
             name: Kept in the journal; its module and qualified name by default. Keep it when you move the function.
             within: Opens a transaction in the database that a ``PostgresJournal`` is in, yields its connection, as
                 ``put`` takes one, and commits; such as SQLAlchemy's ``engine.begin`` or psycopg's ``pool.connection``.
+                For a plain function it is a synchronous one, such as Django's ``transaction.atomic``: both run in a
+                thread, and the connection is one that ``put_sync`` takes.
 
         Raises:
             TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.

@@ -653,6 +653,7 @@ class _Worker:
                     sent_before=permit.sent_before,
                     private=lambda: private_texts(claimed.order),
                 )
+            call.attempt = permit.attempt
             clock, lease, note, books = self._clock, order.lease, pool.note_departure, pool.executor.books
             if books.knows(claimed.request_id) or books.is_open(claimed.request_id):  # it may have left without us
                 note(permit)

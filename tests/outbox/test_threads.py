@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from payments_async import Credentials, PaymentsSession
-from payments_async.journal import OrdersDiffer, OrderUnknown, PostgresJournal, SqliteJournal, State
+from payments_async.journal import Entry, OrdersDiffer, OrderUnknown, PostgresJournal, SqliteJournal, State
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
@@ -166,6 +166,55 @@ def again(begin: Any, shop: Bank, outbox: Outbox) -> State:
         with pytest.raises(OrdersDiffer):
             outbox.put_sync(payout(0, amount=Decimal(7)), connection=connection)
     return entry.state
+
+
+async def test_a_plain_function_is_told_once_in_its_own_transaction(begin: Any, shop: Bank) -> None:
+    """It runs in a thread. What it does is undone with what notes that it was told, and done once in the end."""
+    tried: list[str] = []
+
+    @contextmanager
+    def within() -> Iterator[Any]:
+        with begin(shop) as (connection, run):
+            runs.append(run)
+            yield connection
+
+    runs: list[Run] = []
+    async with desk(shop) as here:
+
+        @here.outbox.on(State.ACCEPTED, within=within)
+        def accepted(entry: Entry, connection: Any) -> None:
+            assert connection is not None
+            runs[-1](f"UPDATE {shop.schema}.customer SET balance = balance + {WORTH}")  # noqa: S608
+            tried.append(threading.current_thread().name)
+            if len(tried) == 1:
+                raise LookupError("the first time it fails")
+
+        await here.outbox.pay(payout(0), timeout=60)
+        async with asyncio.timeout(60):
+            while shop.balance == BALANCE:  # noqa: ASYNC110 - it commits in a thread
+                await asyncio.sleep(0.01)
+    assert (BALANCE + WORTH, 2) == (shop.balance, len(tried))
+    assert threading.current_thread().name not in tried
+
+
+async def test_what_a_plain_function_cannot_be_called_in(shop: Bank) -> None:
+    """Without a transaction of its own, or in one that only a loop can open; and one that nothing commits."""
+    async with desk(shop) as here:
+
+        def plain(entry: Entry, connection: Any) -> None: ...
+
+        with pytest.raises(TypeError, match="is not async"):
+            here.outbox.on(State.ACCEPTED)(plain)  # type: ignore[type-var]
+        with pytest.raises(ValueError, match=r"Engine\.connect opens a connection and commits nothing"):
+            here.outbox.on(State.ACCEPTED, within=_engine(shop).connect)
+        failures: list[str] = []
+        here.outbox.error(lambda failure: failures.append(failure.error))
+        here.outbox.on(State.ACCEPTED, within=shop.begin)(plain)  # type: ignore[arg-type]
+        await here.outbox.pay(payout(0), timeout=60)
+        async with asyncio.timeout(60):
+            while not failures:  # noqa: ASYNC110 - the handler runs soon after
+                await asyncio.sleep(0.01)
+    assert "a plain function needs one that is entered by 'with'" in failures[0]
 
 
 async def test_a_connection_that_commits_each_statement(begin: Any, shop: Bank) -> None:

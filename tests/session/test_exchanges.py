@@ -4,6 +4,7 @@ import asyncio
 import pickle
 from contextlib import AsyncExitStack
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from session.conftest import Open
@@ -21,6 +22,8 @@ from payments_async import (
     RetryPolicy,
     UnreadableReply,
 )
+from payments_async.journal import SqliteJournal
+from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
 EXACT = b'{"code":0,"data":{"accountNumber":"0041","balance":1234567890123456.7800},"correlationId":"c-1"}'
@@ -115,6 +118,23 @@ async def test_an_order_that_could_not_leave(payments: PaymentsSession, wire: Wi
     assert exchanges.of(caught.value) == Exchange(
         method="POST", path="/api/transactions/payouts/mobilemoney", request_id="r-1"
     )
+
+
+async def test_what_an_outbox_sends(sandbox: Sandbox, opened: Open, tmp_path: Path) -> None:
+    """Its workers began before the block, and are heard all the same; other tasks that pay by themselves are not."""
+    payments = await opened(sandbox)
+    async with SqliteJournal(tmp_path / "j.db") as journal, Outbox(payments, journal) as outbox:
+        with payments.exchanges() as exchanges:
+            entry = await outbox.pay(payout("r-1"), timeout=60)
+        with payments.exchanges() as later, payments.exchanges() as inner:
+            await outbox.pay(payout("r-2"), timeout=60)
+        await outbox.pay(payout("r-3"), timeout=60)
+    exchange = exchanges.of("r-1")
+    assert exchange is not None
+    assert entry.transaction_id == exchange.json()["data"]["transactionId"]
+    assert ["r-1"] == [one.request_id for one in exchanges if one.request_id is not None]
+    assert [["r-2"], ["r-2"]] == [[one.request_id for one in block if one.request_id] for block in (later, inner)]
+    assert exchanges.of("r-2") is None
 
 
 async def test_many_at_once(payments: PaymentsSession) -> None:

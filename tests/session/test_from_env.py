@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import traceback
 from typing import get_type_hints
 
@@ -30,6 +31,30 @@ async def test_a_session_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None
         async with PaymentsSession.from_env(retry=RetryPolicy(attempts=1)) as payments:
             await payments.payouts.send(payout(1))
         assert 1 == sandbox.executions(payout(1).request_id)
+
+
+async def test_the_log_is_shown_by_a_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a level on, masked, on standard error; a handler of the application's own shows it in its place."""
+    log = logging.getLogger("payments_async")
+    monkeypatch.setattr(log, "handlers", [logging.NullHandler()])
+    monkeypatch.setattr(log, "propagate", False)
+    monkeypatch.setenv("PAYMENTS_LOG", "debug")
+    before = log.level
+    try:
+        async with Sandbox() as sandbox, PaymentsSession.from_env(variables(sandbox)) as payments:
+            await payments.payouts.send(payout(1))
+            PaymentsSession.from_env(variables(sandbox) | {"PAYMENTS_LOG": "warning"})
+            given = variables(sandbox)
+        assert (2, logging.WARNING) == (len(log.handlers), log.level)
+        with pytest.raises(ValueError, match="PAYMENTS_LOG: expected debug, info, warning or error"):
+            PaymentsSession.from_env(given | {"PAYMENTS_LOG": "loud"})
+    finally:
+        log.setLevel(before)
+    said = capsys.readouterr().err
+    assert "POST /api/transactions/payouts/mobilemoney: 200" in said
+    assert "256772000017" not in said
 
 
 async def test_a_session_of_a_mapping(monkeypatch: pytest.MonkeyPatch) -> None:

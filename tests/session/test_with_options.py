@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import aiohttp
 import pytest
@@ -381,3 +382,23 @@ async def test_another_proxy_for_some_calls(payments: PaymentsSession, wire: Wir
         await through.payouts.send(payout("r-1"))
     await payments.payouts.send(payout("r-1"))
     assert ["r-1"] == [request.request_id for request in wire.orders]
+
+
+async def test_further_parameters_of_the_query(payments: PaymentsSession, wire: Wire) -> None:
+    """They stand in each request but logins; a parameter that a call has by itself stays as it is."""
+
+    async def answer(request: Request) -> bytes | None:
+        if "payouts" in request.path:
+            return accepted(request.request_id)
+        return reply({"code": 0, "data": {"collection": []}})
+
+    wire.answer = answer
+    traced = payments.with_options(query={"trace": "a b"}).with_options(query={"pageNumber": "7", "shop": "1"})
+    await traced.payouts.send(payout())
+    await traced.transactions.page(number=2, size=10)
+    first, second = [request.path.partition("?")[2] for request in wire.orders]
+    assert "trace=a+b&pageNumber=7&shop=1" == first
+    assert {"trace": ["a b"], "shop": ["1"]}.items() <= parse_qs(second).items()
+    assert ["2"] == parse_qs(second)["pageNumber"]
+    with pytest.raises(TypeError, match="query: names and values must be text"):
+        payments.with_options(query={"page": 1})  # type: ignore[dict-item]
