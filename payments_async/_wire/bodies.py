@@ -44,6 +44,31 @@ class _Person(msgspec.Struct):
     __repr__ = object.__repr__  # it is all personal
 
 
+class _Paid(msgspec.Struct):
+    """Who is paid, as it was kept; the rest of the members is passed over."""
+
+    name: str
+    id: str | None = None
+    phoneNumber: str | None = None  # noqa: N815
+    data: dict[str, str] = {}
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+    __repr__ = object.__repr__
+
+
+class _Kept(msgspec.Struct):
+    """The members of an order, as far as they name a person."""
+
+    beneficiary: _Paid
+
+    __repr__ = object.__repr__
+
+
+_whole = msgspec.json.Decoder(tuple[str, str | None, _Kept]).decode
+
+
 class Members(msgspec.Struct):
     """The members of an order's request, in the order of the samples; one that is ``UNSET`` is left out."""
 
@@ -152,6 +177,20 @@ def currency_of(written: bytes) -> str | None:
         ValueError: When the bytes are no order.
     """
     return _split(written)[1]
+
+
+def person_in(written: bytes) -> tuple[str, tuple[str, ...]]:
+    """The name that ``write_order`` kept, and the numbers that say where the money goes.
+
+    Raises:
+        ValueError: When the bytes are no order.
+    """
+    try:
+        who = _whole(written)[2].beneficiary
+    except msgspec.DecodeError as error:
+        raise ValueError("the bytes are no order of ours") from error
+    numbers = (who.phoneNumber, who.id, *who.data.values())
+    return who.name, tuple(filter(None, numbers))
 
 
 def without_members(written: bytes) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from payments_async._values.frozen import frozen
+from payments_async._values.frozen import field, frozen
 from payments_async.journal._faults import JournalRefused
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -49,6 +49,10 @@ class Proposal:
         orders, amount, currency: What it comes to.
         file: What the batch was made from.
         by: Its maker.
+        path: Where that file is on the maker's machine; empty where it is not known.
+        file_digest: SHA-256 of its bytes, in hexadecimal digits; empty likewise.
+        options: How it was read and checked, by the names of the options.
+        withdrawn: Who has taken it back since, or ``None``.
     """
 
     digest: str
@@ -58,6 +62,10 @@ class Proposal:
     currency: str | None
     file: str
     by: Signature
+    path: str = field(default="", repr=False)
+    file_digest: str = ""
+    options: Mapping[str, object] = field(factory=dict, repr=False)
+    withdrawn: Signature | None = None
 
     def __attrs_post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.digest):
@@ -193,7 +201,7 @@ def why_not_approved(
         return NotApproved(
             f"{_persons(needed)} must approve each batch, and of this one there is no digest to approve{of}"
         )
-    if not proposals:
+    if all(one.withdrawn is not None for one in proposals):
         return NotApproved(f"{_persons(needed)} must approve it, and nobody has proposed it: {digest}{of}")
     counted = counted_approvals(rule, proposals, approvals)
     if len(counted) >= needed:

@@ -907,6 +907,19 @@ class OldOrder:
     line: bytes = attrs.field(repr=False)
 
 
+@frozen(kw_only=True)
+class Particulars:
+    """What a batch file says of an order beside it.
+
+    Attributes:
+        file_row: Its row.
+        cells: What stands there and is not read, by the headings: a staff number, a department.
+    """
+
+    file_row: int
+    cells: Mapping[str, str] = field(factory=dict, repr=False)
+
+
 def body_digest(request_id: str, amount: str, body: bytes) -> bytes:
     """SHA-256 of everything an order says: equal for the same order, and proof that nobody edited the file."""
     return hashlib.sha256(b"\0".join((request_id.encode(), amount.encode(), body))).digest()

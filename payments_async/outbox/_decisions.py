@@ -15,7 +15,8 @@ async def proposing(journal: Journal) -> AsyncIterator[None]:
     try:
         yield
     except NotApproved as refusal:
-        if refusal.proposal is not None and not await journal.proposals(refusal.proposal.digest):
+        made = () if refusal.proposal is None else await journal.proposals(refusal.proposal.digest)
+        if refusal.proposal is not None and all(one.withdrawn is not None for one in made):
             await journal.propose(refusal.proposal)
         raise
 

@@ -38,6 +38,7 @@ from payments_async.journal import (
     OrdersArchived,
     OrdersDiffer,
     OrderUnknown,
+    Particulars,
     PostgresJournal,
     Signal,
     SqliteJournal,
@@ -112,6 +113,19 @@ async def found(
             currency="UGX",
         )
     )
+
+
+async def test_what_a_file_says_leaves_with_its_order(journal: Journal, clock: Clock, file: Path) -> None:
+    """It is in the archive, and nothing that names a person stays in the journal."""
+    await end(journal, 2)
+    told = Particulars(file_row=20, cells={"Staff No": "E1017"})
+    await journal.note_particulars([(order(1).request_id, told)])
+    clock.pass_(91 * DAY)
+    await archive(journal, file)
+    assert [None, told.cells] == [line.get("cells") for line in lines_of(file)]
+    assert await journal.particulars(order(1).request_id) is None
+    assert [] == [entry async for entry in journal.find("E1017")]
+    assert () == (await journal.examine()).flaws
 
 
 async def put(

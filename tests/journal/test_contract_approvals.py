@@ -68,6 +68,29 @@ async def test_a_batch_that_nobody_has_approved(journal: Journal) -> None:
     assert [] == list(await journal.runs())
 
 
+async def test_a_proposal_that_its_maker_takes_back(journal: Journal) -> None:
+    """Nobody can approve it any more, and what was approved counts no more, also where it is proposed again."""
+    await ruled(journal)
+    made = attrs.evolve(
+        proposal(), path="/pay/may.csv", file_digest=OTHER, options={"sheet": "Staff", "skip_bad": True}
+    )
+    await journal.propose(made)
+    await journal.approve(DIGEST, by=CHECKER, note="")
+    with pytest.raises(NotApproved, match=r"B\. Head has not proposed"):
+        await journal.withdraw_proposal(DIGEST, by=CHECKER)
+    gone = await journal.withdraw_proposal(DIGEST, by=MAKER)
+    assert gone.withdrawn is not None
+    (kept,) = await journal.proposals(file_digest=OTHER)
+    assert (made.path, made.options, "A. Clerk") == (kept.path, kept.options, kept.withdrawn and kept.withdrawn.who)
+    with pytest.raises(NotApproved, match="nobody has proposed"):
+        await journal.approve(DIGEST, by=CHECKER, note="")
+    await journal.propose(made)
+    with pytest.raises(NotApproved, match="nobody has so far"):
+        await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    await journal.approve(DIGEST, by=CHECKER, note="")
+    assert BATCH == (await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)).batch_id
+
+
 async def test_orders_that_were_loaded_before_another_plan_was_approved(journal: Journal) -> None:
     """They are none of that plan, though it was begun under the same name while they were loaded."""
     await journal.open_run(BATCH, IDENTITY, source_digest=OTHER)

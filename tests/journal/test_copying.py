@@ -28,6 +28,7 @@ from payments_async.journal import (
     JournalLocked,
     JournalMoved,
     NotAJournal,
+    Particulars,
     PlaceTaken,
     PostgresJournal,
     Signal,
@@ -119,6 +120,8 @@ async def furnish(move: Move, folder: Path, patch: pytest.MonkeyPatch) -> Move:
         for waits in await journal.claim("receiver", lease=60, limit=10):
             await journal.retry_later(waits.event_id, delay=60, error="a \0 and a half")
         await journal.note_observed([_sighting()])
+        told = Particulars(file_row=2, cells={"Staff No": "E1017"})
+        await journal.note_particulars([(order(1, batch="shop2").request_id, told)])
     return move
 
 

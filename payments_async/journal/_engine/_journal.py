@@ -76,6 +76,7 @@ from payments_async.journal._records import (
     OpenOrder,
     Outcome,
     OutcomeWithHistory,
+    Particulars,
     Pause,
     Permit,
     Placed,
@@ -106,6 +107,7 @@ from payments_async.journal._statements import (
     _moving,
     _notifications,
     _pacing,
+    _particulars,
     _permits,
     _puts,
 )
@@ -365,9 +367,21 @@ class Journal:
         """Write down what a plan came to, and whose it is, so that another person may approve it."""
         await self._submit("propose", _approvals.propose, proposal)
 
-    async def proposals(self, digest: str | None = None) -> Sequence[Proposal]:
-        """Who proposed a plan, oldest first; without a digest, the latest hundred of all proposals."""
-        return await self._read(_approvals.proposals, digest)
+    async def proposals(self, digest: str | None = None, *, file_digest: str | None = None) -> Sequence[Proposal]:
+        """Who proposed a plan, oldest first, also what was taken back; by default, the latest hundred of all.
+
+        Args:
+            file_digest: Those that were made from this file, in place of those of one plan.
+        """
+        return await self._read(_approvals.proposals, digest, file_digest)
+
+    async def withdraw_proposal(self, digest: str, *, by: Signature) -> Proposal:
+        """Take back one's own proposal, and, where nobody else made it as well, what others approved of it.
+
+        Raises:
+            NotApproved: They have not proposed it.
+        """
+        return await self._submit("withdraw_proposal", _approvals.withdraw_proposal, digest, by)
 
     async def approve(self, digest: str, *, by: Signature, note: str) -> Approval:
         """Approve what was proposed; once more by the same person changes nothing.
@@ -1116,6 +1130,22 @@ class Journal:
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
         return self._stream(_entries.entries_after(batch_id, state))
+
+    def find(self, text: str, batch_id: str | None = None) -> AsyncIterator[Entry]:
+        """Orders that pay a person of this name or number, or whose row in the batch file has this cell.
+
+        A name is found by its words, without regard to case and accents; a number by its last digits, at least six;
+        a cell by all of it. Archived orders are not among them. Constant memory; all orders are looked through.
+        """
+        return self._stream(_particulars.found_by(text, batch_id))
+
+    async def note_particulars(self, told: Sequence[tuple[str, Particulars]]) -> None:
+        """Keep what a batch file says beside orders, by their request ids; those of other orders are left out."""
+        await self._submit("note_particulars", _particulars.note, told)
+
+    async def particulars(self, request_id: str) -> Particulars | None:
+        """What a batch file says beside an order, if that was kept."""
+        return await self._read(_particulars.of, request_id)
 
     def standings(self, batch_id: str) -> AsyncIterator[Iterable[OutcomeWithHistory]]:
         """Every order of a batch with what brought it to where it stands, some hundreds at a time; constant memory.

@@ -238,3 +238,13 @@ SPELT_OUT = (
     "UPDATE chunk SET due_at = 0 WHERE due_at = 1e15",  # whoever claims it finds that it is done
     f"CREATE INDEX outbox_held ON outbox(id) WHERE {IS_HELD}",
 )
+
+# Where a proposal comes from, so that it can be sent without naming its file again, and who took it back; and what a
+# batch file says of an order beside it (its row, and the cells that are not read), so that a person is found by it.
+SOURCED = (
+    *(f"ALTER TABLE proposal ADD COLUMN {name} TEXT" for name in ("path", "file_digest", "options")),
+    *(f"ALTER TABLE proposal ADD COLUMN withdrawn_{name} TEXT" for name in ("by", "login", "machine")),
+    "ALTER TABLE proposal ADD COLUMN withdrawn_at REAL",
+    """CREATE TABLE particulars (
+        order_id INTEGER PRIMARY KEY, file_row INTEGER NOT NULL, cells TEXT NOT NULL) STRICT""",
+)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SPELT_OUT, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
@@ -350,6 +350,11 @@ STEPS: tuple[Step, ...] = (
     Step(
         about="say what an outbox is, and what cannot be sent as it is",
         statements=(_derived(SPELT_OUT) + _LAY_IN_PLACE.replace("r.outbox = wanted_outbox", f"r.{IS_OUTBOX}"),),
+        oldest=6,
+    ),
+    Step(
+        about="where a proposal comes from, and what a file says beside its orders",
+        statements=(_derived(SOURCED),),
         oldest=6,
     ),
 )

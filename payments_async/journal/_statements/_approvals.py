@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import attrs
+import msgspec
+
 from payments_async.journal._approvals import (
     Approval,
     ApprovalRule,
@@ -20,33 +23,59 @@ from payments_async.journal._approvals import (
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 
-_PROPOSAL = "digest, batch_id, orders, amount, currency, file, who, login, machine, at"
-_APPROVAL = "digest, note, who, login, machine, at, withdrawn_by, withdrawn_login, withdrawn_machine, withdrawn_at"
+_PROPOSAL = "digest, batch_id, orders, amount, currency, file, path, file_digest, options, who, login, machine, at"
+_WITHDRAWN = "withdrawn_by, withdrawn_login, withdrawn_machine, withdrawn_at"
+_APPROVAL = f"digest, note, who, login, machine, at, {_WITHDRAWN}"
 _LATEST = 100  # proposals that are shown
 
 
 def propose(commit: Commit, proposal: Proposal) -> None:
-    """Write a proposal down; the same one by the same person is there once."""
+    """Write a proposal down; the same one by the same person is there once, and was made from the file named last."""
     by = proposal.by
+    source = (proposal.path, proposal.file_digest, msgspec.json.encode(proposal.options).decode())
     known = commit.execute(
-        "SELECT 1 FROM proposal WHERE digest = ? AND who = ? AND login = ? AND machine = ?",
+        "SELECT id FROM proposal WHERE digest = ? AND who = ? AND login = ? AND machine = ? AND withdrawn_at IS NULL",
         (proposal.digest, by.who, by.login, by.machine),
     ).fetchone()
-    if known is None:
-        commit.execute(
-            f"INSERT INTO proposal ({_PROPOSAL}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names alone
-            (
-                *(proposal.digest, proposal.batch_id, proposal.orders, format(proposal.amount, "f")),
-                *(proposal.currency, proposal.file, by.who, by.login, by.machine, commit.now),
-            ),
-        )
+    if known is not None:
+        commit.execute("UPDATE proposal SET path = ?, file_digest = ?, options = ? WHERE id = ?", (*source, known[0]))
+        return
+    commit.execute(
+        f"INSERT INTO proposal ({_PROPOSAL}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names alone
+        (
+            *(proposal.digest, proposal.batch_id, proposal.orders, format(proposal.amount, "f")),
+            *(proposal.currency, proposal.file, *source, by.who, by.login, by.machine, commit.now),
+        ),
+    )
 
 
-def proposals(connection: Connection | Commit, digest: str | None) -> Sequence[Proposal]:
-    """The proposals of one plan, or the latest of all; oldest first."""
-    chosen, values = ("", ()) if digest is None else ("WHERE digest = ?", (digest,))
+def withdraw_proposal(commit: Commit, digest: str, by: Signature) -> Proposal:
+    """Take back a proposal of one's own; where nobody else has made it too, its approvals end with it."""
+    made = [one for one in proposals(commit, digest) if one.withdrawn is None]
+    own = [one for one in made if is_one_person(by, one.by, shared_logins=True)]
+    if not own:
+        raise NotApproved(f"{by.who} has not proposed {digest}, or has taken that back")
+    withdrawn = {"proposal": {one.by.who for one in own}}
+    if len(own) == len(made):
+        withdrawn["approval"] = {one.by.who for one in approvals(commit, digest)}
+    for table, names in withdrawn.items():
+        for name in names:
+            commit.execute(
+                f"""UPDATE {table} SET withdrawn_by = ?, withdrawn_login = ?, withdrawn_machine = ?, withdrawn_at = ?
+                WHERE digest = ? AND who = ? AND withdrawn_at IS NULL""",  # noqa: S608 - a table
+                (by.who, by.login, by.machine, commit.now, digest, name),
+            )
+    return attrs.evolve(own[-1], withdrawn=attrs.evolve(by, at=commit.now))
+
+
+def proposals(
+    connection: Connection | Commit, digest: str | None = None, file_digest: str | None = None
+) -> Sequence[Proposal]:
+    """The proposals of one plan, those made from one file, or the latest of all; oldest first."""
+    column, value = ("digest", digest) if file_digest is None else ("file_digest", file_digest)
+    chosen, values = ("", ()) if value is None else (f"WHERE {column} = ?", (value,))
     found = connection.execute(
-        f"SELECT {_PROPOSAL} FROM proposal {chosen} ORDER BY id DESC LIMIT {_LATEST}",  # noqa: S608 - names alone
+        f"SELECT {_PROPOSAL}, {_WITHDRAWN} FROM proposal {chosen} ORDER BY id DESC LIMIT {_LATEST}",  # noqa: S608 - names alone
         values,
     ).fetchall()
     return [_proposal(*row) for row in reversed(found)]
@@ -54,11 +83,11 @@ def proposals(connection: Connection | Commit, digest: str | None) -> Sequence[P
 
 def approve(commit: Commit, digest: str, by: Signature, note: str, remembered: Sequence[ApprovalRule] = ()) -> Approval:
     """Write an approval down, unless it is the maker's."""
-    makers = [proposal.by for proposal in proposals(commit, digest)]
-    if not makers:
+    made = proposals(commit, digest)
+    if all(one.withdrawn is not None for one in made):
         raise NotApproved(f"nobody has proposed a plan with the digest {digest}")
     now_rule = rule_in_force(rule(commit), remembered)
-    for maker in makers:
+    for maker in (one.by for one in made):
         if is_one_person(by, maker, shared_logins=now_rule.shared_logins):
             raise NotApproved(
                 f"{by} cannot approve what {maker} has proposed: it takes somebody else, with a login of their own"
@@ -154,10 +183,8 @@ def check_approvals(commit: Commit, digest: str | None, remembered: Sequence[App
         raise refusal
 
 
-def _proposal(
-    digest: str, batch_id: str, orders: int, amount: str, currency: str | None, file: str, *by: Any
-) -> Proposal:
-    who, login, machine, at = by
+def _proposal(digest: str, batch_id: str, orders: int, amount: str, currency: str | None, *rest: Any) -> Proposal:
+    file, path, file_digest, options, who, login, machine, at, *withdrawn = rest
     return Proposal(
         digest=digest,
         batch_id=batch_id,
@@ -166,16 +193,17 @@ def _proposal(
         currency=currency,
         file=file,
         by=Signature(who=who, login=login, machine=machine, at=at),
+        path=path or "",
+        file_digest=file_digest or "",
+        options=msgspec.json.decode(options) if options else {},
+        withdrawn=_signature(*withdrawn),
     )
 
 
 def _approval(digest: str, note: str, who: str, login: str, machine: str, at: float, *withdrawn: Any) -> Approval:
-    back_by, back_login, back_machine, back_at = withdrawn
-    return Approval(
-        digest=digest,
-        note=note,
-        by=Signature(who=who, login=login, machine=machine, at=at),
-        withdrawn=None
-        if back_at is None
-        else Signature(who=back_by, login=back_login, machine=back_machine, at=back_at),
-    )
+    by = Signature(who=who, login=login, machine=machine, at=at)
+    return Approval(digest=digest, note=note, by=by, withdrawn=_signature(*withdrawn))
+
+
+def _signature(who: str, login: str, machine: str, at: float | None) -> Signature | None:
+    return None if at is None else Signature(who=who, login=login, machine=machine, at=at)

@@ -45,6 +45,7 @@ from payments_async.journal._statements._entries import (
     snapshot,
 )
 from payments_async.journal._statements._history import late_happenings, story_of
+from payments_async.journal._statements._particulars import of_order
 from payments_async.journal._states import FINAL
 
 _ARCHIVES = "SELECT id, path, who, why, begun_at, ended_at, orders FROM archive"
@@ -70,6 +71,7 @@ _LEAVE = (
     "DELETE FROM attempt WHERE order_id = ?",
     "DELETE FROM evidence WHERE order_id = ?",
     "DELETE FROM resolution WHERE order_id = ?",
+    "DELETE FROM particulars WHERE order_id = ?",
     # what a list has shown of it before it was put; that of an order which nobody has put stays, and warns of it
     "DELETE FROM sighting WHERE request_key IN (SELECT request_key FROM outbox WHERE id = ?)",
     "DELETE FROM outbox WHERE id = ?",
@@ -179,10 +181,12 @@ def _line(connection: Connection, row: Row) -> bytes:
     except ValueError as error:
         raise JournalCorrupt(f"order {row.request_id} cannot be read") from error
     (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    told = of_order(connection, row.id)
     return _encode(
         {
             "request_id": row.request_id,
             "batch_id": batch_id,
+            **({} if told is None else {"file_row": told.file_row, "cells": told.cells}),
             "kind": kind,
             "state": row.state,
             "amount": row.amount,

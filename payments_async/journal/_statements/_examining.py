@@ -52,6 +52,10 @@ _RULES = (
         for table, words in _OF_ORDERS.items()
     ),
     _Rule(
+        "what a file says beside orders that are not there",
+        "SELECT t.order_id FROM particulars t LEFT JOIN outbox o ON o.id = t.order_id WHERE o.id IS NULL",
+    ),
+    _Rule(
         "attempts beyond those that their order counts",
         "SELECT o.request_id FROM attempt t JOIN outbox o ON o.id = t.order_id WHERE t.n > o.attempt",
     ),
