@@ -1,5 +1,6 @@
 """A batch file on the command line: the options that say how to read it, and its problems as those of an option."""
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,10 @@ from payments_async._cli.working import working
 from payments_async.bulk import Batch, BatchChanged, Guess, read_batch
 
 BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.")]
-BatchId = Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
-_REMEMBERED = ("kind", "item", "guess_items", "derive_request_ids", "currency")  # options of all files with this header
+BatchId = Annotated[
+    str | None, typer.Option(help="Names the batch, once and for ever; after the file and its month by default.")
+]
+_REMEMBERED = ("sheet", "kind", "item", "guess_items", "derive_request_ids", "currency")  # of files with this header
 _OPTIONS = {"mapping": "--map", "item": "--item", "encoding": "--encoding", "delimiter": "--delimiter"}
 Validate = Annotated[bool, typer.Option("--validate", help="Ask the service about every row.")]
 
@@ -60,6 +63,9 @@ class FileFormat:
     encoding: Annotated[str | None, typer.Option(help="Of a text file; guessed by default.")] = None
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; guessed by default.")] = None
     sheet: Annotated[str | None, typer.Option(help="Of a workbook; the first by default.")] = None
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Forget how a file with this header was read; say it anew.")
+    ] = False
 
     def mapping(self) -> dict[str, str]:
         """The headings by column.
@@ -95,36 +101,49 @@ async def read_payments(
     rows: RowOptions,
     file_format: FileFormat,
     journal: JournalPlace | None,
+    *,
+    is_exact: bool = False,
 ) -> PaymentsFile:
     """The payments in a file, by the columns that were said to be which, now or once before.
 
     Where rows name no item and somebody can be asked, they are asked about guesses.
+
+    Args:
+        is_exact: All is said already: nothing is asked, remembered or kept.
 
     Raises:
         BadInput: The file cannot be read at all.
     """
     said = file_format.mapping()
     memory = ColumnMemory(journal)
+    known = ColumnMemory(None) if file_format.forget or is_exact else memory
     how: dict[str, Any] = {
         "batch_id": batch_id,
         "derive_request_ids": rows.derive_request_ids,
-        **attrs.asdict(file_format, filter=lambda field, _: field.name != "mapped"),
+        **attrs.asdict(file_format, filter=lambda field, _: field.name not in ("mapped", "forget")),
     }
-    mapping = said or memory
+    mapping = said or known
     batch = await read_file(screen, path, mapping=mapping, **how)
-    kept = {} if _said(how) else {name: memory.options(batch.headings).get(name) for name in _REMEMBERED}
+    if file_format.forget:
+        memory.forget(batch.headings)
+    if how["sheet"] is None and not known.options(batch.headings):
+        batch, how["sheet"] = await _on_known_sheet(screen, path, known, batch, mapping, how)
+    kept = {name: known.options(batch.headings).get(name) for name in _REMEMBERED if not how[name]}
     if kept := {name: value for name, value in kept.items() if isinstance(value, str | bool)}:
         how |= kept
         batch = await read_file(screen, path, mapping=mapping, **how)
-        options = " ".join(flags(kept))
-        screen.note(f"read as on {memory.since(batch.headings)}: {options} ({memory.path}); say one to change that")
-    if file_format.item is None and not file_format.guess_items and _lacks_items(batch) and _can_ask(screen):
+    told: dict[str, object] = {**kept, "sheet": how["sheet"] if file_format.sheet is None else None}
+    told["map"] = None if said or is_exact else [f"{column}={heading}" for column, heading in batch.mapping.items()]
+    if words := flags(told):
+        screen.note(f"read as on {known.since(batch.headings)}: {shlex.join(words)}; --forget forgets that")
+    if not is_exact and how["item"] is None and not how["guess_items"] and _lacks_items(batch) and _can_ask(screen):
         guessed = await read_file(screen, path, mapping=mapping, **{**how, "guess_items": True})
         show_guesses(screen, guessed.guesses)
         if guessed.guesses and screen.confirmed("Rows name no item. Take these guesses?"):
             batch, how["guess_items"] = guessed, True
     show_notes(screen, path, batch)
-    _tell_columns(screen, memory, said, batch, _said(how))
+    if not is_exact:
+        _tell_columns(screen, memory, said, batch, _said(how))
     return PaymentsFile(batch=batch, how={**how, "map": [f"{column}={said[column]}" for column in said] or None})
 
 
@@ -141,7 +160,7 @@ async def read_compared(
     def mapping(headings: Sequence[str]) -> Mapping[str, str]:
         return said if said and set(said.values()) <= {heading.strip() for heading in headings} else memory(headings)
 
-    how = attrs.asdict(file_format, filter=lambda field, _: field.name not in {"mapped", "guess_items"})
+    how = attrs.asdict(file_format, filter=lambda field, _: field.name not in {"mapped", "forget", "guess_items"})
     batch = await read_file(
         screen, path, option, mapping=mapping, guess_items=True, derive_request_ids=True, batch_id="compared", **how
     )
@@ -199,6 +218,20 @@ def check_guesses(batch: Batch, approved: str | None, *, yes: bool) -> None:
         )
 
 
+async def _on_known_sheet(
+    screen: Screen, path: Path, known: ColumnMemory, batch: Batch, mapping: Any, how: Mapping[str, Any]
+) -> tuple[Batch, str | None]:
+    """The file, read on the sheet that a file with its header was on before; or as it was read first."""
+    for sheet in known.sheets():
+        try:
+            other = await read_file(screen, path, mapping=mapping, **{**how, "sheet": sheet})
+        except BadInput:  # it has no such sheet, or is no workbook
+            continue
+        if known.options(other.headings).get("sheet") == sheet:
+            return other, sheet
+    return batch, None
+
+
 def _lacks_items(batch: Batch) -> bool:
     return any(one.column == "product_item_id" and not one.value for one in batch.problems)
 
@@ -221,17 +254,11 @@ def _said(how: Mapping[str, object]) -> dict[str, object]:
 def _tell_columns(
     screen: Screen, memory: ColumnMemory, said: Mapping[str, str], batch: Batch, options: Mapping[str, object]
 ) -> None:
-    """Keep what was said of a file, once all of it was found; or say where it comes from."""
+    """Keep what was said of a file, once all of it was found."""
     known = memory.options(batch.headings)
     if not said and options and options != known and not batch.problems and memory.path is not None:
         memory.keep(batch.headings, batch.mapping, options)
-    if not said:
-        if batch.mapping and memory.path is not None:
-            since = memory.since(batch.headings)
-            screen.note(
-                f"{counted(len(batch.mapping), 'column')} as said on {since} ({memory.path}); --map changes that"
-            )
-    elif batch.headings and len(batch.mapping) == len(said):
+    if said and batch.headings and len(batch.mapping) == len(said):
         if memory.keep(batch.headings, batch.mapping, options or known):
             screen.note(f"kept in {memory.path}: a file with this header is read so from now on")
         elif memory.path is not None:

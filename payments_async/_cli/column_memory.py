@@ -38,6 +38,12 @@ class ColumnMemory:
         kept = self._known(headings).get("options")
         return kept if isinstance(kept, dict) else {}
 
+    def sheets(self) -> Sequence[str]:
+        """The sheets on which files were, the one said last first."""
+        kept = (one.get("options") for one in reversed(self._kept.values()))
+        found = [options.get("sheet") for options in kept if isinstance(options, dict)]
+        return list(dict.fromkeys(sheet for sheet in found if isinstance(sheet, str)))
+
     def since(self, headings: Sequence[str]) -> str:
         """The day on which that was said."""
         return str(self._known(headings).get("kept_on", "some day"))
@@ -45,6 +51,11 @@ class ColumnMemory:
     def _known(self, headings: Sequence[str]) -> Mapping[str, object]:
         known = self._kept.get(_key(headings))
         return known if isinstance(known, dict) else {}
+
+    def forget(self, headings: Sequence[str]) -> None:
+        """Forget what was said of files with this header, as far as that can be written."""
+        if self._kept.pop(_key(headings), None) is not None:
+            self._write()
 
     def keep(self, headings: Sequence[str], mapping: Mapping[str, str], options: Mapping[str, object]) -> bool:
         """Keep what was said of a file with this header; tells whether that could be done."""
@@ -56,11 +67,16 @@ class ColumnMemory:
             "options": dict(options),
             "kept_on": date.today().isoformat(),  # noqa: DTZ011 - the day of whoever reads it
         }
+        return self._write()
+
+    def _write(self) -> bool:
+        """Write all of it; tells whether that could be done."""
         try:
-            _write(self.path, json.dumps(self._kept, indent=1, ensure_ascii=False))
+            if self.path is not None:
+                _write(self.path, json.dumps(self._kept, indent=1, ensure_ascii=False))
         except OSError:
             return False
-        return True
+        return self.path is not None
 
 
 def _path(journal: JournalPlace) -> Path | None:

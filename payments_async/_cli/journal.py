@@ -85,6 +85,7 @@ WithoutLooking = Annotated[
 ]
 OlderThan = Annotated[str, typer.Option(help="Age, as in 90d or 48h.")]
 _SECONDS = {"d": 86_400.0, "h": 3600.0}
+_HEADER = 72  # bytes at the beginning of a file, which end with what says that it is a journal
 _NO_NAME = re.compile(r"[^a-z0-9.-]+")
 
 
@@ -134,15 +135,36 @@ async def opened(place: JournalPlace | None, *, new: bool = False) -> AsyncItera
 
 
 def named(place: JournalPlace | None) -> JournalPlace:
-    """The place that was named.
+    """The place that was named, or the only journal in this folder.
 
     Raises:
-        BadInput: None was.
+        BadInput: None was, and there is none here, or several.
     """
-    if place is None:
+    here = [] if place is not None else _journals_here()
+    if place is None and len(here) != 1:
         kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, _own_journals()))}" if _own_journals() else ""
+        kept = f"; in this folder are {', '.join(map(str, here))}" if here else kept
         raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
-    return place
+    return JournalPlace(str(here[0])) if place is None else place
+
+
+def named_or_none(place: JournalPlace | None) -> JournalPlace | None:
+    """The same, where a command can do without."""
+    return place if place is not None or len(_journals_here()) != 1 else named(None)
+
+
+def _journals_here() -> list[Path]:
+    """The journals in the current folder, known by what stands in their headers."""
+    return [path for path in sorted(Path().glob("*")) if path.is_file() and _is_journal(path)]
+
+
+def _is_journal(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEADER)
+    except OSError:
+        return False
+    return head.startswith(b"SQLite format 3\0") and head.endswith(b"PAYJ")
 
 
 @asynccontextmanager

@@ -39,6 +39,10 @@ class RunLimits:
     min_balance: _MinBalance = None
     without_looking: WithoutLooking = False
 
+    def said(self) -> dict[str, object]:
+        """Those that are not as they are by default."""
+        return {name: value for name, value in attrs.asdict(self).items() if value != getattr(RunLimits(), name)}
+
     def fuse(self) -> Fuse:
         """When to stop.
 

@@ -18,7 +18,7 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
 from __future__ import annotations
 
 from payments_async._values.public import name_publicly
-from payments_async.journal._approvals import why_not_approved
+from payments_async.journal._approvals import is_one_person, why_not_approved
 from payments_async.journal._changes import OrderEvent, Subscription
 from payments_async.journal._inbox import (
     Arrival,
@@ -88,6 +88,7 @@ __all__ = [
     "Transition",
     "TransitionResult",
     "Waiting",
+    "is_one_person",
     "next_state",
     "why_not_approved",
 ]

@@ -117,7 +117,7 @@ async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) 
     ("arguments", "settings", "words"),
     [
         pytest.param(("plan", "no.csv", *BATCH), {}, "there is no file no.csv; check the name", id="no-file"),
-        pytest.param(("plan", "payroll.csv"), {}, "Missing option '--batch-id'", id="no-batch-id"),
+        pytest.param(("run",), {"PAYMENTS_JOURNAL": "x.sqlite"}, "nothing is proposed; name the batch", id="run-what"),
         pytest.param(
             ("plan", "payroll.csv", *BATCH), {"PAYMENTS_APP_KEY": None}, "not set: PAYMENTS_APP_KEY", id="no-key"
         ),
@@ -135,7 +135,7 @@ async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) 
             id="run-not-asked",
         ),
         pytest.param(
-            ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite", "--plan", "d1635", "--yes"),
+            ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite", "--plan", "d1635" * 13, "--yes"),
             {},
             "--plan: these are not the payments that were approved",
             id="run-not-approved",

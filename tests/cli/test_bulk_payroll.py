@@ -86,7 +86,7 @@ async def test_columns_are_said_once(run: Run, here: Path) -> None:
     assert not is_there("j.sqlite")
     next_month = await run("bulk", "plan", *NOVEMBER, *KEPT, *HOW, "--guess-items")
     assert 0 == next_month.status
-    assert "3 columns as said on 20" in next_month.said
+    assert "read as on 20" in next_month.said
     for line in (
         "Jina as name (--map)",
         "Mshahara as amount (--map)",
@@ -99,17 +99,19 @@ async def test_columns_are_said_once(run: Run, here: Path) -> None:
 
 
 async def test_how_a_file_was_read_is_said_once(run: Run, here: Path) -> None:
-    """Next month's file needs no option: those of this header are kept, and told; a new one takes their place."""
+    """Next month's file needs no option: those of this header are kept, and told; --forget begins anew."""
     await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items")
-    later = await run("bulk", "plan", *NOVEMBER, *KEPT)
+    later = await run("bulk", "plan", *NOVEMBER, *KEPT, "--currency", "UGX")
     assert 0 == later.status
     assert "read as on 20" in later.said
-    assert "--kind mobile_money --guess-items --derive-request-ids (j.sqlite.columns.json)" in later.said
+    told = "--kind mobile_money --guess-items --derive-request-ids --map "
+    assert told in later.said.partition("--forget forgets that")[0]
     next_step = later.out.partition("To send exactly this")[2]
-    for option in ("--kind mobile_money", "--guess-items", "--derive-request-ids"):
+    for option in ("--kind mobile_money", "--guess-items", "--derive-request-ids", "--currency UGX"):
         assert option in next_step
-    other = await run("bulk", "plan", *NOVEMBER, *KEPT, "--kind", "mobile_money")
+    other = await run("bulk", "plan", *NOVEMBER, *KEPT, *MAPPED, "--kind", "mobile_money", "--forget")
     assert (2, True) == (other.status, "(--guess-items)" in other.said)
+    assert 2 == (await run("bulk", "plan", *NOVEMBER, *KEPT)).status
 
 
 async def test_the_file_comes_back_with_the_outcome_of_each_row(run: Run, here: Path) -> None:

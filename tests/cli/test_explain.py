@@ -110,7 +110,6 @@ async def test_a_refusal_is_told_in_the_services_words(run: Run, batch: None) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(("RUN-1",), "--journal: name the journal's file, or set PAYMENTS_JOURNAL", id="no-journal"),
         pytest.param(("RUN-1", "--journal", "x.sqlite"), "there is no file x.sqlite", id="no-file"),
         pytest.param(("RUN-99", "--journal", "j.sqlite"), "holds no order RUN-99; check the id", id="no-order"),
     ],

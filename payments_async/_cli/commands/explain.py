@@ -11,42 +11,59 @@ import typer
 
 from payments_async import CollectionOrder
 from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.finding import beside, found_by, show_found
 from payments_async._cli.journal import JournalFile, named, opened
 from payments_async._cli.next_steps import NextStep, may_be_paid_again, meaning_of, steps_for
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, money, quoted
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.story import sentence
-from payments_async.journal import ArchivedOrder, Happening, Journal, State
+from payments_async.journal import ArchivedOrder, Happening, State
 
 _NOT_OURS = "No: it may have been paid. Find out who ordered it before anybody pays it, under whatever id."
 _FORGOTTEN = "No: it may have been paid. Not under another id either: find out what became of this one first."
 
 
 async def explain(
-    screen: Screen, request_id: Annotated[str, typer.Argument(help="The order.")], journal: JournalFile = None
+    screen: Screen,
+    request_id: Annotated[
+        str, typer.Argument(metavar="ORDER|PERSON", help="Its id; or a name, a telephone or staff number.")
+    ],
+    journal: JournalFile = None,
 ) -> Exit:
     """Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.
 
     At the end it says how the order stands, what is to be done, and whether it may be paid again. Of an order that the
     journal does not hold it tells what else is known: status 4 is that there is something, and 2 that there is not.
+    A person is found by name, number, or a cell of the batch file; of several orders one is named by its id.
 
     Example: payments-async explain PAY-2611-000017 --journal payroll.sqlite
     """
     place = named(journal)
     async with opened(journal) as held:
-        if (entry := await held.entry(request_id)) is not None:
-            request_id = entry.request_id  # in the letters in which it was put
-        else:
+        if (entry := await held.entry(request_id)) is None:
             gone = await held.archived_of([request_id])
             if request_id in gone:
                 left = gone[request_id]
                 again = await may_be_paid_again(held, left, left.late)
                 return _tell_of_archived(screen, left, again)
-            return await _tell_of_stranger(screen, held, request_id)
+            if traces := await held.traces(request_id):
+                return _tell_of_stranger(screen, traces, request_id)
+            found = await found_by(held, request_id)
+            if not found:
+                raise BadInput(
+                    f"the journal holds no order {clean(request_id)}; check the id, and the journal. It pays no person "
+                    "of this name or number either"
+                )
+            if len(found) > 1:
+                show_found(screen, found)
+                raise BadInput(f"{counted(len(found), 'order')} found: name one by its id")
+            (entry,) = found
+        request_id = entry.request_id  # in the letters in which it was put
         story = await held.history(request_id)
         run = await held.run(entry.batch_id)
         paused = None if run.outbox is None else await held.paused(run.outbox)
         again = await may_be_paid_again(held, entry, story)
+        particulars = await beside(screen, held, entry, run)
     order = entry.order
     direction = "from" if isinstance(order, CollectionOrder) else "to"
     screen.say(
@@ -54,6 +71,8 @@ async def explain(
         f"{quoted(screen.person(order.beneficiary.name))}, batch {quoted(entry.batch_id)}: "
         f"[bold {entry.state.meaning.colour}]{entry.state}[/]"
     )
+    if particulars:
+        screen.say(quoted(particulars))
     _tell_all(screen, story)
     screen.say()
     screen.hanging("[bold]Now[/]  ", meaning_of(entry))
@@ -77,15 +96,8 @@ def _tell_next(screen: Screen, steps: Sequence[NextStep], again: str) -> None:
     screen.hanging("[bold]Pay it again?[/]  ", quoted(again))
 
 
-async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> Exit:
-    """Tell what is known of an order that the journal does not hold.
-
-    Raises:
-        BadInput: Nothing is.
-    """
-    traces = await held.traces(request_id)
-    if not traces:
-        raise BadInput(f"the journal holds no order {clean(request_id)}; check the id, and the journal")
+def _tell_of_stranger(screen: Screen, traces: Sequence[Happening], request_id: str) -> Exit:
+    """Tell what is known of an order that the journal does not hold."""
     screen.say(f"[bold]{quoted(request_id)}[/]: the journal holds no such order, and yet it was heard of.")
     _tell_all(screen, traces)
     kinds = {"forgotten" if one.what == "registered" and one.by is None else one.what for one in traces}

@@ -6,9 +6,8 @@ import asyncio
 import csv
 import io
 import os
-import re
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import IO, Any
 from payments_async._values.frozen import frozen
 from payments_async.bulk._file._batch import Batch, read_in_threads
 from payments_async.bulk._file._cells import NumberCell
+from payments_async.bulk._file._particulars import rows_with_ids
 from payments_async.bulk._file._tables import open_cells
 from payments_async.bulk._report._files import harmless_line, place_of, replacing
 from payments_async.bulk._report._lines import line_of, moment_text
@@ -26,8 +26,6 @@ from payments_async.journal._records import ArchivedOrder, Entry, OutcomeWithHis
 _COLUMNS = ("Outcome", "When (UTC)", "Transaction", "What is wrong", "Row")
 _NEVER = b"\0"  # how no file of this kind begins: one that is there is never replaced
 _NO_WRITER = "workbooks are written with XlsxWriter: pip install 'payments-async[xlsx]'; or name a file ending in .csv"
-_AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,2})?", re.ASCII)  # what a spreadsheet keeps exactly
-_Row = tuple[int, list[str], str | None]  # its number, what stands there, the request id of the order it makes
 
 
 @frozen(kw_only=True)
@@ -80,7 +78,7 @@ async def returned_file(
     rows = found = 0
     with (
         open_cells(batch.path, layout) as cells,
-        closing(_with_ids(batch, cells)) as source,
+        closing(rows_with_ids(batch, cells)) as source,
         replacing(place, marker=_NEVER, overwrite=False) as file,
         open_sheet(file, layout.delimiter) as write,
     ):
@@ -103,23 +101,6 @@ async def returned_file(
             if progress is not None:
                 progress(rows)
     return Returned(path=written, rows=batch.rows, found=found)
-
-
-def _with_ids(batch: Batch, cells: Iterator[tuple[int, list[str]]]) -> Generator[_Row, None, None]:
-    """The rows of the file. A plain amount is a number, so that it can be summed."""
-    columns = iter(batch.columns)
-    named = [next(columns).column if heading else None for heading in batch.headings]
-    amount = named.index("amount") if "amount" in named else None
-    orders = batch.orders.with_rows()
-    order = next(orders, None)
-    for number, row in cells:
-        if amount is not None and amount < len(row) and _AMOUNT.fullmatch(row[amount]):
-            row[amount] = NumberCell(row[amount])
-        if order is not None and order[0] == number:
-            yield number, row, order[1].request_id
-            order = next(orders, None)
-        else:
-            yield number, row, None
 
 
 def _outcome(order: Entry | ArchivedOrder | None, batch_id: str) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """`payments-async bulk approve` and `approvals`: the second pair of eyes."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -10,16 +11,20 @@ import typer
 from payments_async._cli.agreement import show_orders
 from payments_async._cli.batch_file import FileFormat, RowOptions, read_payments
 from payments_async._cli.batch_plan import make_plan, names_shown, show_plan
+from payments_async._cli.batch_source import DIGITS, FEWEST, options_of
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
-from payments_async._cli.journal import JournalFile, may_be_made, opened
+from payments_async._cli.journal import JournalFile, JournalPlace, may_be_made, opened
+from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signatures import signature
-from payments_async.bulk import Batch
 from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal
+from payments_async.journal.contract import is_one_person
 
-_FEWEST = 8  # digits of a digest: by fewer nobody would compare them
-_DIGITS = 64  # of all of it
+_ONE_LOGIN = (
+    ". Where you share one login, have the journal tell persons apart by their names: `payments-async bulk approvals "
+    "--needed 1 --shared-logins --who NAME --why REASON`"
+)
 Which = Annotated[
     str | None,
     typer.Argument(metavar="DIGEST|BATCH", help="The digest, or its first 8 digits, or the batch; else the one open."),
@@ -43,9 +48,10 @@ async def bulk_approve(
 ) -> Exit:
     """Approve exactly the payments that a digest stands for, as somebody other than who proposed them.
 
-    The proposal is shown first, and with --file what the file pays to whom, if it has this digest. Without it, look at
-    the sheet (bulk plan --approval-sheet) before you agree. The name, the login, the machine and the time are kept in
-    the journal, and shown in the report.
+    The proposal is shown first, with what its file pays to whom: the file that was planned, or a copy of it (--file).
+    Where neither is here, look at the sheet (bulk plan --approval-sheet) before you agree. The name, the login, the
+    machine and the time are kept in the journal, and shown in the report. With --withdraw its maker takes the proposal
+    back, and whoever approved it the approval.
 
     Compare the first eight digits of the digest with those on the sheet. With --yes the digest has to be named.
 
@@ -56,25 +62,29 @@ async def bulk_approve(
         proposal = await _chosen(held, which, withdraw=withdraw, yes=yes)
         digest = proposal.digest
         _show(screen, proposal)
-        if file is not None:
-            read = await read_payments(screen, file, proposal.batch_id, rows, file_format, journal)
-            await _show_payments(screen, settings, proposal, read.batch, held, rows)
-        elif not withdraw:
-            screen.say(
-                "[yellow]Whom it pays does not stand here:[/] look at its sheet, or name the batch file (--file)"
-            )
-        verb = "withdraw your approval of" if withdraw else "approve"
+        if not withdraw:
+            await _show_file(screen, settings, proposal, file, held, rows, file_format, journal)
+        is_maker = withdraw and is_one_person(by, proposal.by, shared_logins=True)
+        verb = "approve" if not withdraw else "withdraw your proposal of" if is_maker else "withdraw your approval of"
         screen.confirm(f"Do you, {by.who}, {verb} exactly these payments?", yes=yes)
         try:
-            given = await (
-                held.withdraw_approval(digest, by=by) if withdraw else held.approve(digest, by=by, note=note)
-            )
+            given: object
+            if is_maker:
+                given = await held.withdraw_proposal(digest, by=by)
+            elif withdraw:
+                given = await held.withdraw_approval(digest, by=by)
+            else:
+                given = await held.approve(digest, by=by, note=note)
         except NotApproved as error:
-            raise BadInput(clean(error.message)) from error
+            hint = _ONE_LOGIN if "login" in error.message else ""
+            raise BadInput(f"{clean(error.message)}{hint}") from error
         approvals = [one for one in await held.approvals(digest) if one.withdrawn is None]
         begun = [run for run in await held.runs() if withdraw and run.source_digest == digest]
     screen.say(f"{'withdrawn' if withdraw else 'approved'} by {quoted(str(by))}")
     screen.say(f"approvals that stand: {len(approvals):,}: {quoted(', '.join(one.by.who for one in approvals) or '-')}")
+    if not withdraw and proposal.path:
+        screen.say("To send exactly this:")
+        screen.command(command_line("bulk run", journal=journal, batch_id=proposal.batch_id))
     for run in begun:  # approvals are asked for when a batch is begun
         stop = "stop that run" if run.outbox is None else f"`payments-async outbox pause --name {clean(run.outbox)}`"
         screen.trouble(
@@ -151,10 +161,19 @@ async def _rows(screen: Screen, journal: Journal) -> list[dict[str, object]]:
     rows, documents = [], []
     for one in await journal.proposals():
         given = await journal.approvals(one.digest)
+        gone = "" if one.withdrawn is None else " (withdrawn)"
         names = [f"{approval.by.who}{' (withdrawn)' if approval.withdrawn else ''}" for approval in given]
-        amount = money(one.amount, one.currency)
+        amount, given_by = money(one.amount, one.currency), ", ".join(names) or "-"
         rows.append(
-            [one.digest, one.batch_id, f"{one.orders:,}", amount, one.by.who, _day(one.by.at), ", ".join(names) or "-"]
+            [
+                one.digest,
+                one.batch_id,
+                f"{one.orders:,}",
+                amount,
+                f"{one.by.who}{gone}",
+                _day(one.by.at),
+                given_by,
+            ]
         )
         documents.append({**attrs.asdict(one, recurse=True), "approvals": given})
     if rows:
@@ -174,9 +193,10 @@ async def _chosen(journal: Journal, which: str | None, *, withdraw: bool, yes: b
     name = (which or "").strip()
     word = name.lower()
     exact = await journal.proposals(word) if word else ()  # also an old one
-    known = {one.digest: one for one in (*await journal.proposals(), *exact)}  # the latest of each digest
-    found = [one for one in known.values() if len(word) >= _FEWEST and one.digest.startswith(word)]
-    if not found and len(word) < _DIGITS:
+    made = [one for one in (*await journal.proposals(), *exact) if one.withdrawn is None]
+    known = {one.digest: one for one in made}  # the latest of each digest
+    found = [one for one in known.values() if len(word) >= FEWEST and one.digest.startswith(word)]
+    if not found and len(word) < DIGITS:
         if name:
             found = [one for one in known.values() if one.batch_id == name]
         else:
@@ -186,7 +206,7 @@ async def _chosen(journal: Journal, which: str | None, *, withdraw: bool, yes: b
     if len(found) == 1:
         return found[0]
     if found:
-        several = "; ".join(f"{one.digest[:_FEWEST]} of batch {clean(one.batch_id)}" for one in found)
+        several = "; ".join(f"{one.digest[:FEWEST]} of batch {clean(one.batch_id)}" for one in found)
         raise BadInput(f"several are proposed: name one by its digest: {several}")
     raise BadInput(
         f"nobody has proposed {clean(name) or 'anything that was not begun'}; whoever makes the batch does, with "
@@ -207,21 +227,37 @@ def _show(screen: Screen, proposal: Proposal) -> None:
     )
 
 
-async def _show_payments(
-    screen: Screen, settings: ConnectionSettings, proposal: Proposal, batch: Batch, journal: Journal, rows: RowOptions
+async def _show_file(
+    screen: Screen,
+    settings: ConnectionSettings,
+    proposal: Proposal,
+    file: Path | None,
+    journal: Journal,
+    rows: RowOptions,
+    file_format: FileFormat,
+    place: JournalPlace | None,
 ) -> None:
-    """Write what a file pays, to whom.
+    """Write what the file of a proposal pays, to whom; or that it is not here.
 
     Raises:
-        BadInput: It is not what was proposed.
+        BadInput: The file that was named is not what was proposed.
     """
+    path = Path(proposal.path) if proposal.path else None
+    if file is None and path is not None and await asyncio.to_thread(path.is_file):
+        rows, file_format, _ = options_of(proposal)
+        file = path
+    if file is None:
+        screen.say("[yellow]Whom it pays does not stand here:[/] look at its sheet, or name the batch file (--file)")
+        return
+    is_exact = file == path
+    read = await read_payments(screen, file, proposal.batch_id, rows, file_format, place, is_exact=is_exact)
     async with settings.session() as payments:
-        made = await make_plan(screen, payments, batch, proposal.batch_id, journal, rows, validate=False)
-    title = f"{batch.path.name}, batch {proposal.batch_id}"
-    show_plan(screen, made, title, names=await names_shown(screen, made, batch.path, is_asked=True))
+        made = await make_plan(screen, payments, read.batch, proposal.batch_id, journal, rows, validate=False)
+    title = f"{file.name}, batch {proposal.batch_id}"
+    show_plan(screen, made, title, names=await names_shown(screen, made, file, is_asked=True))
     if made.digest != proposal.digest:
         raise BadInput(
-            f"--file: these are not the payments that were proposed: their digest is {made.digest}; nothing was "
+            f"--file: {file} does not hold the payments that were proposed: their digest is {made.digest}; nothing was "
             "approved. Read the file with the same options, or ask whoever proposed them"
         )
     await show_orders(screen, payments, made)

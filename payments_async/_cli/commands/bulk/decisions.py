@@ -239,7 +239,6 @@ async def bulk_lift_quarantine(
             raise BadInput(f"no chunk of batch {clean(name)} is in quarantine; nothing was changed")
         named = _chosen(request_ids, ids_file) if request_ids or ids_file is not None else None
         if run.awaits is not None and named is None:
-            assert journal is not None
             raise BadInput(
                 f"batch {clean(name)} was not looked for since the journal was copied or restored: an order that it "
                 f"calls planned may have been paid. Nothing was changed. {run.awaits.words()}. Look for them:\n"

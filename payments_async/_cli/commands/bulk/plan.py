@@ -7,8 +7,17 @@ import typer
 
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_payments
 from payments_async._cli.batch_plan import PlanChecks, make_plan, names_shown, plan_document, show_plan
+from payments_async._cli.batch_source import FEWEST, kept_options, named_batch, proposal_of, with_last_month
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
+from payments_async._cli.journal import (
+    JournalFile,
+    JournalPlace,
+    existing,
+    introduce,
+    may_be_made,
+    named_or_none,
+    opened,
+)
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, quoted
 from payments_async._cli.settings import ConnectionSettings
@@ -28,7 +37,7 @@ async def bulk_plan(
     screen: Screen,
     settings: ConnectionSettings,
     file: BatchFile,
-    batch_id: BatchId,
+    batch_id: BatchId = None,
     journal: JournalFile = None,
     validate: Validate = False,
     rows: RowOptions = RowOptions(),
@@ -45,16 +54,19 @@ async def bulk_plan(
 ) -> Exit:
     """Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.
 
-    Whoever approves it hands on the digest; `bulk run --plan DIGEST` then sends exactly these payments or nothing.
-    With --maker it is proposed: somebody else approves it by its digest (bulk approve), and the journal keeps both.
+    With --maker it is proposed, with its file and all options: another person approves it (bulk approve), and `bulk
+    run` sends exactly these payments or nothing. Without it nothing is kept, and looking makes you no maker.
 
-    Example: payments-async bulk plan payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite
+    Example: payments-async bulk plan "Payroll November 2026.xlsx" --journal payroll.sqlite --maker "A. Clerk"
     """
+    journal = named_or_none(journal)
     session = settings.session()  # what is missing there is told before a long file is read
     checks.amounts()
     async with existing(journal) as held, session as payments:
         await checks.is_batch(held)  # likewise
+        batch_id = await named_batch(screen, held, file, batch_id)
         read = await read_payments(screen, file, batch_id, rows, file_format, journal)
+        checks = await with_last_month(checks, held, file, batch_id)
         chosen = await checks.chosen(screen, held, file_format, journal)
         chosen["state_folder"] = StateFolder.OF_USER if held is None else held.remembered_in
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
@@ -74,27 +86,24 @@ async def bulk_plan(
                 overwrite=True,
             )
         screen.say(f"\nwrote {quoted(str(approval_sheet))}")
-    is_proposed = maker is not None and await _proposed(
-        screen, made, batch_id, file, journal, maker, is_wanted=new_journal
-    )
     status = Exit.FINE if made.is_clean else Exit.BAD_INPUT
-    if made.is_clean:
-        if is_proposed:
-            screen.say("\nProposed. For somebody else to approve it:")
-            approve = command_line(
-                "bulk approve",
-                made.digest,
-                journal=journal,
-                file=file,
-                **{name: value for name, value in read.how.items() if name != "batch_id"},
-                skip_bad=rows.skip_bad,
-            )
-            screen.command(f"{approve} --who NAME")
+    is_proposed = False
+    if maker is not None:
+        options = kept_options(read.how, rows, checks, made)
+        kept = proposal_of(made, batch_id, file, read.batch.digest, options, signature(maker))
+        is_proposed = await _proposed(screen, made, journal, kept, is_wanted=new_journal)
+    if is_proposed:
+        screen.say("\nProposed. For another person to approve it:")
+        approve = command_line("bulk approve", made.digest[:FEWEST], journal=journal)
+        screen.command(f"{approve} --who NAME")
         screen.say("\nTo send exactly this, once it is approved:")
+        screen.command(command_line("bulk run", journal=journal, batch_id=batch_id))
+    elif made.is_clean:
+        screen.say("\nTo send exactly this:")
         again = command_line(
             "bulk run",
             str(file),
-            journal=journal or Path(f"{batch_id}.sqlite"),
+            journal=journal or Path("payments.sqlite"),
             **read.how,
             **checks.flags(),
             skip_bad=rows.skip_bad,
@@ -109,11 +118,8 @@ async def bulk_plan(
     )
 
 
-async def _proposed(
-    screen: Screen, made: Plan, batch_id: str, file: Path, place: JournalPlace | None, maker: str, *, is_wanted: bool
-) -> bool:
+async def _proposed(screen: Screen, made: Plan, place: JournalPlace | None, kept: Proposal, *, is_wanted: bool) -> bool:
     """Write down whose plan it is; tells whether it could be."""
-    by = signature(maker)
     if place is None:
         raise BadInput("--maker: what is proposed is kept in the journal; name it (--journal), or set PAYMENTS_JOURNAL")
     if not made.is_clean:
@@ -124,15 +130,5 @@ async def _proposed(
         return False
     async with opened(place, new=True) as held:
         introduce(screen, place, held)
-        await held.propose(
-            Proposal(
-                digest=made.digest,
-                batch_id=batch_id,
-                orders=made.count,
-                amount=made.total,
-                currency=made.currency,
-                file=file.name,
-                by=by,
-            )
-        )
+        await held.propose(kept)
     return True

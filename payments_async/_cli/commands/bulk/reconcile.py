@@ -21,7 +21,7 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.beside import beside
 from payments_async._cli.exit_codes import Exit
-from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
+from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, named, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
@@ -33,6 +33,7 @@ from payments_async.journal import UNPAID, UNSETTLED, Journal, JournalError, Pro
 _SETTLED_BY_LOOKING = (State.ACCEPTED, State.UNKNOWN)  # a parked one waits for a person
 _AGAIN = 900.0  # seconds after which an accepted order is worth another look
 _ENOUGH = 1000  # unknown orders that are asked when they are due
+_SOONEST, _LATEST = 2.0, 300.0  # seconds before the first look into the lists, and between two of them
 _LOOK = 1.0  # seconds between two looks into the journal
 
 
@@ -58,6 +59,7 @@ async def bulk_reconcile(
 
     Example: payments-async bulk reconcile --journal payroll.sqlite --batch-id payroll-2026-11
     """
+    journal = named(journal)
     told = telling(screen, notify, "bulk reconcile", batch_id=batch_id, journal=str(journal))
     async with told as teller, opened(journal) as held, settings.session() as payments:
         name = None if batch_id is None else await chosen_batch(held, batch_id)
@@ -94,7 +96,6 @@ async def bulk_reconcile(
     show_progress(screen, progress, currency)
     if again is not None:
         screen.say(f"\nWorth to look again: {_moment(again)}, or let it do that by itself with --watch.")
-    assert journal is not None
     if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNPAID)):
         tell_next(screen, progress, journal, name)
     for run in looked_for:
@@ -113,6 +114,23 @@ async def bulk_reconcile(
         "look_again": None if again is None else datetime.fromtimestamp(again, UTC),
     }
     return screen.ended(status, known)
+
+
+async def settle(
+    screen: Screen, payments: PaymentsSession, journal: Journal, batch_id: str, stop: asyncio.Event
+) -> None:
+    """Wait for notifications, and look into the lists now and then, until no order of a batch may end by itself."""
+    wait = _SOONEST
+    while open_ := await _count_open(journal, batch_id):
+        view, until = _Wait(open_, wait), time.monotonic() + wait
+        async with working(screen, view.words, payments):
+            while open_ and not stop.is_set() and time.monotonic() < until:
+                await asyncio.sleep(min(_LOOK, max(0.0, until - time.monotonic())))
+                open_ = await _count_open(journal, batch_id)
+        if stop.is_set() or not open_:
+            return
+        await _looked(screen, payments, journal, batch_id, partial(reconcile, payments, journal, batch_id))
+        wait = min(2 * wait, _LATEST)
 
 
 async def _looked(

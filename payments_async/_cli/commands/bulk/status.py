@@ -1,5 +1,9 @@
 """`payments-async bulk status`: how a batch stands."""
 
+from typing import Annotated
+
+import typer
+
 from payments_async._cli.batch_state import (
     currency_of,
     deadlines_in_words,
@@ -13,20 +17,35 @@ from payments_async._cli.batch_state import (
     show_reasons,
     tell_next,
 )
-from payments_async._cli.exit_codes import Exit
-from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.finding import found_by, found_document, show_found
+from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, named, opened
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.journal import Journal
 
 
-async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: AnyBatch = None) -> Exit:
+async def bulk_status(
+    screen: Screen,
+    journal: JournalFile = None,
+    batch_id: AnyBatch = None,
+    find: Annotated[
+        str | None, typer.Option(metavar="PERSON", help="Orders of a name, a telephone or staff number.")
+    ] = None,
+) -> Exit:
     """Show how a batch stands, and why orders need a person or are not paid; without --batch-id, all batches.
 
     Example: payments-async bulk status --journal payroll.sqlite --batch-id payroll-2026-11
     """
+    journal = named(journal)
     async with opened(journal) as held:
         runs = await held.runs()
+        if find is not None:
+            found = await found_by(held, find, batch_id and await chosen_batch(held, batch_id))
+            if not found:
+                raise BadInput(f"--find: the journal pays no person of this name or number: {clean(find)}")
+            show_found(screen, found)
+            return screen.ended(Exit.FINE, {"found": found_document(found)})
         if batch_id is None and len(runs) != 1:
             return await _show_all(screen, held)
         name = await chosen_batch(held, batch_id)
@@ -51,7 +70,6 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         screen.say(f"\nListing deadline: {quoted(deadlines_in_words(deadlines) or '')}")
     if unknown_transactions:
         screen.say(f"\nNotifications about orders that this journal never sent: {unknown_transactions:,}")
-    assert journal is not None
     tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
     status = exit_after(progress, quarantined=run.quarantined)
     return screen.ended(

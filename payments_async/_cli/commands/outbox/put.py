@@ -9,7 +9,6 @@ import typer
 from payments_async._cli.agreement import agree
 from payments_async._cli.batch_file import (
     BatchFile,
-    BatchId,
     FileFormat,
     RowOptions,
     Validate,
@@ -44,7 +43,7 @@ class Put:
     """What is put where, as it was given on the command line."""
 
     file: BatchFile
-    batch_id: BatchId
+    batch_id: Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
     journal: JournalFile = None
     name: OutboxName = "outbox"
     approved: Annotated[str | None, typer.Option("--plan", help="The digest that was approved; put exactly that.")] = (

@@ -1,0 +1,148 @@
+"""A month in three commands and a colleague's approval in one: what a person types, and what is shown."""
+
+import json
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+import xlsxwriter  # type: ignore[import-untyped]
+from cli.commands import Run
+
+from payments_async.journal import SqliteJournal
+from payments_async.sandbox import Sandbox
+
+FIRST = ("--sheet", "Staff", "--map", "name=Jina", "--kind", "mobile_money", "--guess-items", "--derive-request-ids")
+RULE = ("bulk", "approvals", "--needed", "1", "--shared-logins", "--who", "C. Board", "--why", "four eyes")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of our own, with two months of one payroll."""
+    monkeypatch.chdir(tmp_path)
+    write("Payroll October 2026.xlsx", 150_000)
+    write("Payroll November 2026.xlsx", 160_000)
+    return tmp_path
+
+
+def write(name: str, pay: int) -> None:
+    """A workbook as an office has it: a sheet of notes, a title, a total, a line to sign."""
+    with xlsxwriter.Workbook(name) as book:
+        book.add_worksheet("Notes").write(0, 0, "internal")
+        staff = book.add_worksheet("Staff")
+        staff.write(0, 0, "ACME - net pay")
+        rows = [
+            ["Staff No", "Jina", "Mobile Number", "Net Pay", "Department"],
+            ["E1017", "Zoe Müller", "0772000001", pay, "Field"],
+            ["E1018", "Basil Cole", "0752000002", 90_000, "Field"],
+            ["", "TOTAL", "", pay + 90_000, ""],
+            ["Prepared by: A. Clerk"],
+        ]
+        for number, row in enumerate(rows):
+            staff.write_row(2 + number, 0, row)
+
+
+async def proposed(run: Run) -> str:
+    """The first month is proposed, where all is said once; its digest."""
+    plan = ("bulk", "plan", "Payroll October 2026.xlsx", "--journal", "pay.sqlite", "--new-journal", *FIRST)
+    made = await run(*plan, "--maker", "A. Clerk", "--json")
+    assert 0 == made.status
+    return str(json.loads(made.out)["digest"])
+
+
+async def october(run: Run, *options: str) -> str:
+    """It is sent; its digest."""
+    digest = await proposed(run)
+    sent = await run("bulk", "run", "--yes", *options)
+    assert (0, True) == (sent.status, f"2 {'successful' if options else 'accepted'}" in sent.said)
+    return digest
+
+
+async def test_a_month(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """Plan, approve, run: no option that October's file has said, no name of a batch, no digest, no file twice."""
+    await october(run)
+    assert 0 == (await run(*RULE)).status
+    planned = await run("bulk", "plan", "Payroll November 2026.xlsx", "--maker", "A. Clerk", "--acknowledge")
+    assert 0 == planned.status
+    for words in (
+        "batch payroll-november-2026",
+        "read as on 20",
+        "--sheet Staff",
+        "Compared with payroll-october-2026",
+    ):
+        assert words in planned.said
+    refused = await run("bulk", "run", "--yes")
+    assert (2, 2) == (refused.status, len(sandbox.ledger))
+    digest = json.loads((await run("bulk", "approvals", "--json")).out)["proposals"][-1]["digest"]
+    approved = await run("bulk", "approve", digest[:8], "--who", "B. Head", "--yes")
+    assert (0, True) == (approved.status, "250,000" in approved.said)
+    sent = await run("bulk", "run", "--yes")
+    assert (0, True) == (sent.status, "2 accepted" in sent.said)
+    assert (4, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+async def test_the_same_file_on_another_day_is_the_same_batch(run: Run, sandbox: Sandbox) -> None:
+    """By its bytes, whatever it is called by then: what was sent is not sent again under a new name."""
+    digest = await october(run)
+    shutil.copyfile("Payroll October 2026.xlsx", "pay.xlsx")
+    again = await run("bulk", "run", "pay.xlsx", "--yes", "--plan", digest[:8])
+    assert "batch payroll-october-2026, which this very file has made before" in again.said
+    assert (0, 2) == (again.status, len(sandbox.ledger))
+
+
+async def test_a_file_that_was_changed_after_its_approval(run: Run, sandbox: Sandbox) -> None:
+    """It is not sent, and the journal does not even begin it."""
+    await proposed(run)
+    write("Payroll October 2026.xlsx", 950_000)
+    ran = await run("bulk", "run", "--yes")
+    assert (2, 0) == (ran.status, len(sandbox.ledger))
+    assert "these are not the payments that were approved" in ran.said
+
+
+async def test_a_proposal_that_is_taken_back(run: Run, sandbox: Sandbox) -> None:
+    """There is nothing to send any more, and nothing to approve."""
+    digest = await proposed(run)
+    back = await run("bulk", "approve", digest, "--withdraw", "--who", "A. Clerk", "--yes")
+    assert (0, True) == (back.status, "withdrawn by A. Clerk" in back.said)
+    ran = await run("bulk", "run", "--yes")
+    assert (2, True, 0) == (ran.status, "nothing is proposed" in ran.said, len(sandbox.ledger))
+    assert 2 == (await run("bulk", "approve", digest, "--who", "B. Head", "--yes")).status
+
+
+@pytest.mark.slow(covered=True)
+async def test_it_stays_until_all_is_settled(run: Run, sandbox: Sandbox) -> None:
+    """With --settle, by the service's list, where no notification comes."""
+    await october(run, "--settle")
+
+
+@pytest.mark.slow(covered=True)
+async def test_notifications_are_heard_while_it_is_sent(run: Run, sandbox: Sandbox) -> None:
+    """In the same command, until each order is settled; nothing is looked up that a notification has told."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    sandbox.ipn_url = f"http://{address}/ipn"
+    await october(run, "--listen", address, "--sender", "127.0.0.1")
+    async with SqliteJournal("pay.sqlite") as journal:
+        stories = [await journal.history(entry.request_id) async for entry in journal.entries()]
+    assert [True, True] == [any(one.what == "notification" for one in story) for story in stories]
+
+
+@pytest.mark.parametrize("words", ["Zoe Müller", "muller", "0772 000001", "E1017"])
+async def test_a_person_is_found_by_what_the_office_calls_them(run: Run, words: str) -> None:
+    """Name, telephone or staff number lead to the story of her order, with her row in the file."""
+    await october(run)
+    told = await run("explain", words, "--show-personal")
+    assert 0 == told.status
+    assert "150,000" in told.said
+    assert "row 4 of Payroll October 2026.xlsx: Staff No E1017, Department Field" in told.said
+    masked = await run("explain", words)
+    assert ("E1017" in masked.out, "Müller" in masked.out) == (False, False)
+
+
+async def test_several_persons_are_shown_to_choose_from(run: Run) -> None:
+    """With their orders, and the command that tells of one; `bulk status --find` shows the same."""
+    await october(run)
+    for command in (("explain", "Field"), ("bulk", "status", "--find", "field")):
+        told = await run(*command, "--show-personal")
+        assert ("Zoe Müller" in told.said, "Basil Cole" in told.said) == (True, True)
+    assert 2 == (await run("explain", "Nobody Here")).status
