@@ -187,12 +187,15 @@ class OpenBatch:
     Attributes:
         run: How it stands in the journal; ``None`` where it was not begun, or its orders are not all there.
         proposal: What it was made from; ``None`` where nobody proposed it.
+        about: How it stands, in words.
+        is_sent: All of it has been sent, and some of it may still end by itself.
     """
 
     batch_id: str
     run: Run | None
     proposal: Proposal | None
     about: str
+    is_sent: bool = False
 
 
 async def open_batch(journal: Journal, batch_id: str | None, approved: str | None) -> OpenBatch:
@@ -212,6 +215,7 @@ async def open_batch(journal: Journal, batch_id: str | None, approved: str | Non
         for one in await _open_batches(journal, is_named=batch_id is not None)
         if batch_id in (None, one.batch_id) and (one.proposal is None or one.proposal.digest.startswith(digits))
     ]
+    found = [one for one in found if not one.is_sent] or found
     if len(found) == 1:
         return found[0]
     if found:
@@ -230,7 +234,9 @@ async def _open_batches(journal: Journal, *, is_named: bool) -> Iterable[OpenBat
         progress = await journal.progress(name)
         if run.ready and (is_named or _is_open(progress)):
             proposal = made.get((name, run.source_digest or ""))
-            found.append(OpenBatch(batch_id=name, run=run, proposal=proposal, about=f"{name}: {in_words(progress)}"))
+            is_sent = not any(progress.counts[state] for state in (State.PLANNED, State.SENDING, State.UNKNOWN))
+            about = f"{name}: {in_words(progress)}"
+            found.append(OpenBatch(batch_id=name, run=run, proposal=proposal, about=about, is_sent=is_sent))
     for (name, digest), one in made.items():
         if name not in runs or not runs[name].ready:
             about = f"{name}: {counted(one.orders, 'order')} as {one.by.who} proposed, {digest[:FEWEST]}"
