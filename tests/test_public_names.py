@@ -31,8 +31,8 @@ PINNED = {
         Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn FirstLook Fuse
         Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries
         Returned RunProgress SearchProgress Share acknowledge approval_sheet give_listing_deadline later_tries ledger
-        lift_quarantine plan read_batch read_money receipt reconcile report retried_id retry_file returned_file
-        run_batch
+        lift_quarantine particulars_in plan read_batch read_money receipt reconcile report retried_id retry_file
+        returned_file run_batch
         sample_payroll write_off write_off_all
     """,
     "payments_async.fleet": """
@@ -50,15 +50,15 @@ PINNED = {
         JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly JournalRefused JournalTooNew
         JournalUnavailable JournalUnusable LeaseLost ListScan ListingDeadline LoadBusy Migration NotAJournal
         NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
-        OutcomeWithHistory PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity
-        RunUnknown SecondJournal Signal Signature SqliteJournal State StateFolder StillWorked TakeoverAuthorisation
+        OutcomeWithHistory Particulars PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run
+        RunIdentity RunUnknown SecondJournal Signal Signature SqliteJournal State StateFolder StillWorked TakeoverAuthorisation
         UNPAID UNSETTLED VerificationReport WrongAccount archive_orders copy_journal journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Heard HeldUp
         ListingWord Loaded NotPermitted OldOrder OpenOrder OrderEvent Outcome Pause Permit Placed RULES RateSlots
         RawNotification Receipt SAID SharedRate Staged StoredEvent Subscription Transition TransitionResult Waiting
-        next_state why_not_approved
+        is_one_person next_state why_not_approved
     """,
     "payments_async.otel": """
         OpenTelemetry

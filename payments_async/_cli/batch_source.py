@@ -83,7 +83,7 @@ async def named_batch(screen: Screen, journal: Journal | None, file: Path, batch
     for run in runs:
         assert journal is not None
         is_alike = run.batch_id != name and dated.fullmatch(run.batch_id)
-        if is_alike and _is_open(await journal.progress(run.batch_id)):
+        if is_alike and _open(await journal.progress(run.batch_id)):
             raise BadInput(
                 f"--batch-id: batch {run.batch_id} is called after this file too, and is not through. Go on with it "
                 f"(--batch-id {run.batch_id}), or name the new one"
@@ -102,9 +102,9 @@ async def with_last_month(checks: PlanChecks, journal: Journal | None, file: Pat
     return attrs.evolve(checks, compare=alike[-1]) if alike else checks
 
 
-def _is_open(progress: Progress) -> bool:
-    """Whether anything of a batch may still change by itself: not what is final, nor what waits for a person."""
-    return any(progress.counts[state] for state in State if state not in FINAL and state is not State.PARKED)
+def _open(progress: Progress) -> int:
+    """How many orders of a batch may still change by themselves: not what is final, nor what waits for a person."""
+    return sum(progress.counts[state] for state in State if state not in FINAL and state is not State.PARKED)
 
 
 def _digest(file: Path) -> str:
@@ -232,9 +232,9 @@ async def _open_batches(journal: Journal, *, is_named: bool) -> Iterable[OpenBat
     found = []
     for name, run in runs.items():
         progress = await journal.progress(name)
-        if run.ready and (is_named or _is_open(progress)):
+        if run.ready and (is_named or _open(progress)):
             proposal = made.get((name, run.source_digest or ""))
-            is_sent = not any(progress.counts[state] for state in (State.PLANNED, State.SENDING, State.UNKNOWN))
+            is_sent = _open(progress) == progress.counts[State.ACCEPTED]
             about = f"{name}: {in_words(progress)}"
             found.append(OpenBatch(batch_id=name, run=run, proposal=proposal, about=about, is_sent=is_sent))
     for (name, digest), one in made.items():

@@ -122,19 +122,6 @@ async def bulk_run(
     async with existing(journal) as held:
         source = await _source(screen, held, journal, file, batch_id, approved)
     batch_id = source.batch_id
-    again = command_line(
-        "bulk run",
-        journal=journal,
-        batch_id=batch_id,
-        validate=validate,
-        needs_approval=needs_approval or None,
-        settle=settles,
-        listen=listening.listen,
-        sender=listening.sender,
-        trusted_proxy=listening.trusted_proxy,
-        notify=printed(notify),
-        **limits.said(),
-    )
     async with telling(screen, notify, "bulk run", batch_id=batch_id, journal=str(journal)) as teller:
         run = _BatchRun(
             screen=screen,
@@ -147,7 +134,19 @@ async def bulk_run(
             adoption=adoption,
             approvals=needs_approval,
             teller=teller,
-            again=again,
+            again=command_line(
+                "bulk run",
+                journal=journal,
+                batch_id=batch_id,
+                validate=validate,
+                needs_approval=needs_approval or None,
+                settle=settles,
+                listen=listening.listen,
+                sender=listening.sender,
+                trusted_proxy=listening.trusted_proxy,
+                notify=printed(notify),
+                **limits.said(),
+            ),
         )
         if source.begun is not None:
             return await run.go_on(session, source.begun, source.proposal, yes=yes)
