@@ -51,8 +51,8 @@ PINNED = {
         JournalUnavailable JournalUnusable LeaseLost ListScan ListingDeadline LoadBusy Migration NotAJournal
         NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
         OutcomeWithHistory Particulars PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run
-        RunIdentity RunUnknown SecondJournal Signal Signature SqliteJournal State StateFolder StillWorked TakeoverAuthorisation
-        UNPAID UNSETTLED VerificationReport WrongAccount archive_orders copy_journal journal_at
+        RunIdentity RunUnknown SecondJournal Signal Signature SqliteJournal State StateFolder StillWorked
+        TakeoverAuthorisation UNPAID UNSETTLED VerificationReport WrongAccount archive_orders copy_journal journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Heard HeldUp

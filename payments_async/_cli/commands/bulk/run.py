@@ -50,7 +50,6 @@ from payments_async._cli.telling import Notify, Teller, printed, telling
 from payments_async._cli.written import stem_of
 from payments_async.bulk import Batch, BatchChanged, Fuse, Plan, RunProgress, particulars_in, run_batch
 from payments_async.journal import (
-    TakeoverAuthorisation,
     ApprovalRule,
     HeldElsewhere,
     Journal,
@@ -58,6 +57,7 @@ from payments_async.journal import (
     Proposal,
     Run,
     State,
+    TakeoverAuthorisation,
 )
 from payments_async.journal.contract import why_not_approved
 
