@@ -1,7 +1,9 @@
 """What every journal promises of the pace of all: turns at one rate for everybody, and a pause that all hear of."""
 
 import math
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 
 import attrs
 import pytest
@@ -11,7 +13,7 @@ from journal.conftest import Home, Opens
 from journal.factories import Clock
 
 from payments_async.journal import Journal
-from payments_async.journal._statements._pacing import AHEAD, AT_ONCE, LONGEST_PAUSE, schedule
+from payments_async.journal._statements._pacing import AHEAD, AT_ONCE, LONGEST_PAUSE, SCHEDULE, asked_for
 from payments_async.journal.contract import RateSlots, SharedRate
 from payments_async.outbox._turns import MOMENT, Reserve
 
@@ -283,6 +285,15 @@ async def test_whoever_asks_for_turns_in_whatever_sequence(
         processes[who].send(most)
     times = sorted(at for one in processes for at in one.sent)
     assert most_in_a_window(times, window) <= rate * (window + MOMENT + A_BREATH) + 1
+
+
+def schedule(next_at: float, now: float, rate: float, count: int) -> tuple[float, int, float]:
+    """Turns as the journal gives them out: when the first is, how many there are, and when the next one is."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE pace (id, next_at)")
+        connection.execute("INSERT INTO pace VALUES (1, ?)", (next_at,))
+        first, given_ = connection.execute(SCHEDULE, asked_for(now, rate, count)).fetchone()
+    return first, given_, first + given_ / rate
 
 
 @given(

@@ -40,7 +40,7 @@ async def seconds_of(work: Awaitable[Any]) -> float:
 
 
 async def test_a_usual_commit_is_one_exchange(schema: str) -> None:
-    """With a database far away, a put, an end, and a permit with the end before take as long as one answer of it."""
+    """With a database far away, what is done for each order, or again and again, takes as long as one answer of it."""
     async with (
         line_to_database(postgres.dsn()) as line,
         PostgresJournal(by_line(postgres.dsn(), line), schema=schema) as journal,
@@ -58,16 +58,53 @@ async def test_a_usual_commit_is_one_exchange(schema: str) -> None:
             ended = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(number))
             if number < 102:
                 await journal.record(ended)
+        await journal.request_rate("worker", 1000.0, lease=30)
+        await journal.reserve_turns(1)
+        receipt = await journal.receive(delivery(b"1"), event(2, 55), owner="receiver", lease=30)
         line.delay = FAR
         for work in (
             lambda: journal.put(SHOP, order(103), owner="worker", chunk=chunk, permits=True),
             lambda: journal.record(ended),
             lambda: journal.permit(held, held.orders[1], after=before),
+            lambda: journal.renew_chunk(held),
+            lambda: journal.reserve_turns(1),
+            lambda: journal.request_rate("worker", 1000.0, lease=30),
+            lambda: journal.finish(receipt.event_id, "handled"),
+            lambda: journal.leave_duty("settle", "worker"),
         ):
             assert 2 * FAR <= await seconds_of(work()) < 5 * FAR
         line.delay = 0.0
         counts = (await journal.progress()).counts
         assert (2, 1, 3) == tuple(counts[state] for state in (State.SENDING, State.UNKNOWN, State.ACCEPTED))
+
+
+async def test_what_has_to_be_asked_first(schema: str) -> None:
+    """A claim, a notification, an order that is put again, a new chunk: nobody else waits while questions are asked."""
+    async with (
+        line_to_database(postgres.dsn()) as line,
+        PostgresJournal(by_line(postgres.dsn(), line), schema=schema) as far,
+        PostgresJournal(postgres.dsn(), schema=schema) as near,
+    ):
+        await loaded(far, 3)
+        await far.open_outbox(SHOP, IDENTITY)
+        await far.put(SHOP, order(100), owner="worker", permits=True)
+        line.delay = FAR / 2
+        works = (
+            lambda: far.claim_chunk(BATCH, "worker"),
+            lambda: far.receive(delivery(b"1"), event(2, 100), owner="receiver", lease=30),
+            lambda: far.put(SHOP, order(100), owner="worker"),
+            lambda: far.put(SHOP, order(101), owner="another"),
+            lambda: far.claim("receiver", lease=30, limit=10),
+            lambda: far.take_duty("settle", "worker", lease=30),
+        )
+        waited = 0.0
+        for work in works:
+            doing = asyncio.ensure_future(work())
+            while not doing.done():
+                waited = max(waited, await seconds_of(near.cool_down(1.0, why="so that it commits")))
+            await doing
+        assert waited < 6 * FAR
+        line.delay = 0.0
 
 
 Does = Callable[[Journal, Clock], Awaitable[object]]

@@ -115,7 +115,7 @@ async def test_a_commit_that_arrives_after_its_connection_was_reset(line: Line, 
     async with opens(crash_at=before) as journal, PostgresJournal(postgres.dsn(), schema=schema) as other:
         chunk = await claimed(journal)
         before.is_armed = True
-        beside = asyncio.ensure_future(journal.withdraw_rate("worker"))  # so that each statement leaves alone
+        beside = asyncio.ensure_future(journal.check_writable())  # so that each statement leaves alone
         asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
         await line.holds.wait()
         line.hang_up()

@@ -403,10 +403,10 @@ async def test_ends_of_attempts_are_looked_up_one_by_one(told: Statements, count
     async with PostgresJournal(postgres.dsn(), schema=schema, state_folder=None) as journal:
         permit = await permitted(journal, await claimed(journal))
         await journal.record(Outcome(permit=permit, signal=signal, **_ENDED_AS[signal]))
-        (sql,) = [sql for sql in told if sql.lstrip().startswith("UPDATE outbox SET state = ") and "unnest" in sql]
-        now, *columns = told[sql]
+        (sql,) = [sql for sql in told if "(UPDATE outbox SET state = " in sql and "unnest" in sql]
+        now, *columns, answer = told[sql]
         with connected(journal) as connection:
-            values = [now, *(column * count for column in columns)]  # type: ignore[operator]
+            values = [now, *(column * count for column in columns), answer]  # type: ignore[operator]
             plan = Planner(connection).plan(sql, values)
     (loop,) = [node for node in _nodes(plan) if node["Node Type"] == "Nested Loop"]
     outer, inner = loop["Plans"]

@@ -166,7 +166,7 @@ async def test_a_session_that_is_ended_within_a_commit(schema: str, point: str) 
     async with PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as journal:
         chunk = await claimed(journal)
         armed.append(point)
-        beside = asyncio.ensure_future(journal.withdraw_rate("worker"))
+        beside = asyncio.ensure_future(journal.check_writable())
         with pytest.raises(JournalUnavailable):
             await journal.permit(chunk, chunk.orders[0])
         with pytest.raises(JournalUnavailable):
@@ -196,7 +196,7 @@ async def test_a_process_that_stands_still_within_a_commit(schema: str) -> None:
     ):
         chunk = await claimed(still)
         armed.append("commit.begun")
-        beside = asyncio.ensure_future(still.withdraw_rate("worker"))  # else it would hold nothing yet
+        beside = asyncio.ensure_future(still.check_writable())  # else it would hold nothing yet
         asking = asyncio.ensure_future(still.permit(chunk, chunk.orders[0]))
         await stands.wait()
         assert isinstance(await other.permit(chunk, chunk.orders[0]), Permit)

@@ -292,7 +292,7 @@ class Journal:
             if self._has_leased and self._database.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._submit("release", _release_all, self._database.holder)
+                    await self._submit("release", _release_all, self._database.holder, at_once=True)
         finally:
             await self._close()
 
@@ -731,7 +731,7 @@ class Journal:
             sightings: Those that name no request id, or no transaction, are left out.
         """
         if sightings:
-            await self._submit("note_observed", _puts.note_observed, sightings)
+            await self._submit("note_observed", _puts.note_observed, sightings, at_once=True)
 
     async def held_up(self, name: str) -> HeldUp:
         """What of an outbox waits for a person: chunks in quarantine, batches that are not here whole."""
@@ -777,17 +777,17 @@ class Journal:
         await self._check_adopted(batch_id)
         async with self._left_behind() as (dead, left):
             asked = (batch_id, owner, self._database.holder, lease, dead, left)
-            return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True)
+            return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True, at_once=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
         """Prolong a lease, which may have run out as long as no other took it over. Raises ``LeaseLost`` otherwise."""
         await self._check_adopted(chunk.batch_id)
-        until = await self._submit("renew_chunk", _permits.renew_chunk, chunk, lease, droppable=True)
+        until = await self._submit("renew_chunk", _permits.renew_chunk, chunk, lease, droppable=True, at_once=True)
         return attrs.evolve(chunk, lease_until=until)
 
     async def release_chunk(self, chunk: Chunk) -> None:
         """Give a chunk back at once. To be called when nothing of it is under way any more."""
-        await self._submit("release_chunk", _permits.release_chunk, chunk)
+        await self._submit("release_chunk", _permits.release_chunk, chunk, at_once=True)
 
     async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
         """Give up every chunk whose lease ran out: tells how many orders are unknown now.
@@ -1055,11 +1055,12 @@ class Journal:
             if not dead and await self._read(_leases.is_with_another, DUTY, name, owner, holder, now):
                 return False
             self._has_leased = True
-            return await self._submit("take_duty", _take_duty, name, owner, holder, lease, dead, droppable=True)
+            asked = (name, owner, holder, lease, dead)
+            return await self._submit("take_duty", _take_duty, *asked, droppable=True, at_once=True) is not None
 
     async def leave_duty(self, name: str, owner: str) -> None:
         """Give a duty back at once. Harmless for one that is not the owner's."""
-        await self._submit("leave_duty", _leases.leave, DUTY, name, owner, self._database.holder or None)
+        await self._submit("leave_duty", _leases.leave, DUTY, name, owner, self._database.holder or None, at_once=True)
 
     # The outbox: the pace of all
 
@@ -1083,19 +1084,21 @@ class Journal:
         holder = self._database.holder or None
         async with self._database.dead() as dead:
             return await self._submit(
-                "request_rate", _pacing.request_rate, owner, holder, rate, lease, dead, droppable=True
+                "request_rate", _pacing.request_rate, owner, holder, rate, lease, dead, droppable=True, at_once=True
             )
 
     async def withdraw_rate(self, owner: str) -> None:
         """Say that a process that has named a rate is not at work any more. Harmless for one that has not."""
-        await self._submit("withdraw_rate", _leases.leave, RATE, owner, owner, self._database.holder or None)
+        await self._submit(
+            "withdraw_rate", _leases.leave, RATE, owner, owner, self._database.holder or None, at_once=True
+        )
 
     async def reserve_turns(self, count: int) -> RateSlots:
         """Ask for the next turns of the rate of all, before permits are asked for: so many or fewer, or none yet.
 
         Each is for one order and for its moment alone; one that is not used is gone.
         """
-        return await self._submit("reserve_turns", _pacing.reserve_turns, count, droppable=True)
+        return await self._submit("reserve_turns", _pacing.reserve_turns, count, droppable=True, at_once=True)
 
     async def cool_down(self, seconds: float, *, why: str) -> None:
         """Let no process begin anything for so many seconds, 900 at most: the service asks for it.
@@ -1104,7 +1107,7 @@ class Journal:
             why: In its words.
         """
         check_number("seconds", seconds)
-        await self._submit("cool_down", _pacing.cool_down, seconds, why)
+        await self._submit("cool_down", _pacing.cool_down, seconds, why, at_once=True)
 
     def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
         """The unknown, parked or accepted orders of all that an outbox sends, some thousands at a time.
@@ -1328,11 +1331,11 @@ class Journal:
 
     async def release_changes(self, owner: str) -> None:
         """Give back at once every lease that ``owner`` took through this journal, and none of a namesake elsewhere."""
-        await self._submit("release_changes", _deliveries.give_back, self._database.holder, OUTBOX, owner)
+        await self._submit("release_changes", _deliveries.give_back, self._database.holder, OUTBOX, owner, at_once=True)
 
     async def note_change_done(self, change_id: int, handler: str) -> None:
         """One handler has finished with the change."""
-        await self._submit("note_change_done", _deliveries.note_done, OUTBOX, change_id, handler)
+        await self._submit("note_change_done", _deliveries.note_done, OUTBOX, change_id, handler, at_once=True)
 
     async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
         """Within the application's own transaction, remember that a handler is told of a change; whether it was not.
@@ -1352,12 +1355,14 @@ class Journal:
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
     ) -> None:
         """These are ``handled`` or ``dead``, in one commit. What was finished before stays as it is."""
-        await self._submit("finish_changes", _changes.finish, tuple(change_ids), status, self._database.holder, error)
+        await self._submit(
+            "finish_changes", _changes.finish, tuple(change_ids), status, self._database.holder, error, at_once=True
+        )
 
     async def retry_change(self, change_id: int, *, delay: float, error: str) -> None:
         """Count a try, give the lease back and make the change due again after ``delay`` seconds."""
         again = (OUTBOX, change_id, self._database.holder, delay, error)
-        await self._submit("retry_change", _deliveries.retry, *again)
+        await self._submit("retry_change", _deliveries.retry, *again, at_once=True)
 
     async def revive_changes(self, change_id: int | None = None) -> int:
         """Make one dead change, or all of them, wait for a handler again; tells how many."""
@@ -1448,23 +1453,25 @@ class Journal:
                 return ()  # a commit would be told to everybody
             self._has_leased = True
             asked = partial(claim, owner=owner, holder=self._database.holder, lease=lease, limit=limit, dead=dead)
-            return await self._submit(name, asked, droppable=True)
+            return await self._submit(name, asked, droppable=True, at_once=True)
 
     async def release(self, owner: str) -> None:
         """Give back at once every lease that ``owner`` took through this inbox, and none of a namesake elsewhere."""
-        await self._submit("release", _deliveries.give_back, self._database.holder, INBOX, owner)
+        await self._submit("release", _deliveries.give_back, self._database.holder, INBOX, owner, at_once=True)
 
     async def note_done(self, event_id: int, handler: str) -> None:
         """One handler has finished with the event."""
-        await self._submit("note_done", _deliveries.note_done, INBOX, event_id, handler)
+        await self._submit("note_done", _deliveries.note_done, INBOX, event_id, handler, at_once=True)
 
     async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
         """The event is ``handled``, ``dead`` or ``disputed``."""
-        await self._submit("finish", _events.finish, event_id, state, self._database.holder, error)
+        await self._submit("finish", _events.finish, event_id, state, self._database.holder, error, at_once=True)
 
     async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
         """Count a try, give the lease back and make the event due again after ``delay`` seconds."""
-        await self._submit("retry_later", _deliveries.retry, INBOX, event_id, self._database.holder, delay, error)
+        await self._submit(
+            "retry_later", _deliveries.retry, INBOX, event_id, self._database.holder, delay, error, at_once=True
+        )
 
     async def revive(self, event_id: int | None = None) -> int:
         """Make one dead event, or all of them, pending again; tells how many."""
@@ -1651,10 +1658,19 @@ class Journal:
             yield page
 
     def _submit(
-        self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts, droppable: bool = False
+        self,
+        name: str,
+        work: Callable[[Commit, *Ts], T],
+        *arguments: *Ts,
+        droppable: bool = False,
+        at_once: bool = False,
     ) -> asyncio.Future[T]:
-        """Queue an operation; unless it is droppable it is done also when nobody waits for it any more."""
-        return self._writer.submit(name, lambda commit: work(commit, *arguments), droppable=droppable)
+        """Queue an operation; unless it is droppable it is done also when nobody waits for it any more.
+
+        Args:
+            at_once: As for ``Writer.submit``.
+        """
+        return self._writer.submit(name, lambda commit: work(commit, *arguments), droppable=droppable, at_once=at_once)
 
     async def _read(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
         """Read in the thread that reads."""
@@ -1695,10 +1711,12 @@ def _signed(who: str | Signature, why: str) -> Signature:
     return Signature(who=who) if isinstance(who, str) else who
 
 
-def _take_duty(commit: Commit, name: str, owner: str, holder: str | None, lease: float, dead: Sequence[str]) -> bool:
-    """Let somebody have a duty, also that of a holder who is dead."""
+def _take_duty(
+    commit: Commit, name: str, owner: str, holder: str | None, lease: float, dead: Sequence[str]
+) -> int | None:
+    """Let somebody have a duty, also that of a holder who is dead; its token."""
     end_leases_of_crashed_sessions(commit, dead)
-    return _leases.take(commit, DUTY, name, owner, holder, lease) is not None
+    return _leases.take(commit, DUTY, name, owner, holder, lease)
 
 
 def _release_all(commit: Commit, holder: str) -> None:

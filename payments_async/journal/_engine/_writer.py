@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._statements._database import Connection, Unforeseen
+from payments_async.journal._statements._database import Connection, Gathered, Later, Unforeseen
 from payments_async.journal._statements._entries import Commit, Together, Work
 
 T = TypeVar("T")
@@ -32,6 +32,7 @@ class _Operation(NamedTuple, Generic[T]):
     future: asyncio.Future[T]
     together: Together | None
     droppable: bool
+    at_once: bool
 
 
 class Writer:
@@ -89,7 +90,13 @@ class Writer:
             await asyncio.shield(done)  # a second ctrl-c must not leave the last commit behind
 
     def submit(
-        self, name: str, work: Work[T], *, together: Together | None = None, droppable: bool = False
+        self,
+        name: str,
+        work: Work[T],
+        *,
+        together: Together | None = None,
+        droppable: bool = False,
+        at_once: bool = False,
     ) -> asyncio.Future[T]:
         """Queue an operation.
 
@@ -99,6 +106,8 @@ class Writer:
                 is an exception is raised.
             droppable: Need not be done when nobody waits for it any more. Others are done all the same: a caller that
                 hangs up does not undo what it reported.
+            at_once: Its statements may leave together, and it may be done more than once until one commit is made: it
+                changes nothing but the journal.
         """
         loop = asyncio.get_running_loop()
         if self.is_forked:
@@ -108,7 +117,7 @@ class Writer:
         if self._death is not None:
             raise self._fault(self._death, "")
         future: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Operation(name, work, future, together, droppable))
+        self._waiting.append(_Operation(name, work, future, together, droppable, at_once or together is not None))
         if not self._is_busy:
             self._is_busy = True
             self._gather_again()
@@ -225,56 +234,63 @@ class Writer:
         return connection, self._database.begin(connection)
 
     def _commit_at_once(self, connection: Connection, group: list[_Operation[Any]]) -> list[_Told] | None:
-        """Do a group in one commit, all of whose statements leave together, each with its usual answer.
+        """Do a group in one commit, all of whose statements leave together, each with the answer that it has to have.
 
         Returns:
             What came of each operation; ``None`` where nothing was done, and it has to be done statement by statement.
         """
-        if any(operation.together is None for operation in group):
+        if not all(operation.at_once for operation in group):
             return None
-        try:
-            gathered = self._database.gathering(connection)
-            if gathered is None:
-                return None
-            commit = Commit(
-                gathered,
-                self._database,
-                self._database.now(),
-                self._crash_at,
-                service_clock=self.service_clock,
-                leased=self.leased,
-                gathered=gathered,
-                known=self._known,
-                within=self._database.within,
-                of=group,
-            )
-            told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
-            commit.write_progress()
-            commit.passed("commit.begun")
-            done = self._database.perform(commit, gathered)
-            if done is None:
-                return None
-            commit.passed("commit.done")
-            done()
-        except Unforeseen:
-            return None
-        except Exception as error:  # noqa: BLE001 - as in `_commit`
-            return self._undone(connection, group, error)
-        return told
+        for guesses in (True, False):
+            try:
+                gathered = self._database.gathering(connection)
+                if gathered is None:
+                    return None
+                commit = self._begun_commit(gathered, self._database.now(), group, gathered=gathered, guesses=guesses)
+                told = self._apply_all(
+                    commit, [one for one in group if not one.droppable or not one.future.cancelled()]
+                )
+                commit.write_progress()
+                commit.passed("commit.begun")
+                if (done := self._database.perform(commit, gathered)) is not None:
+                    commit.passed("commit.done")
+                    done()
+                    return list(map(_told_now, told))
+            except Unforeseen:
+                pass
+            except Exception as error:  # noqa: BLE001 - as in `_commit`
+                return self._undone(connection, group, error)
+            self._known.clear()
+        return None
+
+    def _begun_commit(
+        self,
+        connection: Connection,
+        now: float,
+        group: list[_Operation[Any]],
+        *,
+        gathered: Gathered | None = None,
+        guesses: bool = True,
+    ) -> Commit:
+        """A commit of a group."""
+        return Commit(
+            connection,
+            self._database,
+            now,
+            self._crash_at,
+            service_clock=self.service_clock,
+            leased=self.leased,
+            gathered=gathered,
+            known=self._known,
+            guesses=guesses,
+            within=0.0 if gathered is None else self._database.within,
+            of=group,
+        )
 
     def _commit(self, connection: Connection, now: float, group: list[_Operation[Any]]) -> list[_Told]:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
-            commit = Commit(
-                connection,
-                self._database,
-                now,
-                self._crash_at,
-                service_clock=self.service_clock,
-                leased=self.leased,
-                known=self._known,
-                of=group,
-            )
+            commit = self._begun_commit(connection, now, group)
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
             sealed = self._database.seal(commit)
@@ -395,6 +411,12 @@ _Told = tuple[Sequence[asyncio.Future[Any]], Sequence[Any], Exception | None]
 
 class _OneByOne(Exception):
     """One of several is out of the ordinary."""
+
+
+def _told_now(told: _Told) -> _Told:
+    """What came of operations, now that their commit is made."""
+    futures, results, error = told
+    return futures, [one() if isinstance(one, Later) else one for one in results], error
 
 
 def _together_of(operation: _Operation[Any]) -> Together | None:

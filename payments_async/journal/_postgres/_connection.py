@@ -56,7 +56,6 @@ NO_TRANSACTION = f"'\\x{'00' * 16}'::bytea"
 # what stands in a statement as SQLite has it, and what PostgreSQL has for it
 _WORDS = (
     (_database.NO_TRANSACTION, NO_TRANSACTION),
-    (f"{_database.JOINED}(", "string_agg("),
     (_database.ADDED, "CAST(CAST(progress.total AS NUMERIC) + CAST(excluded.total AS NUMERIC) AS TEXT)"),
     (_database.AMONG_LATER, ""),
 )
@@ -136,6 +135,14 @@ class PgConnection:
         cursor = psycopg.RawCursor(self.raw)
         cursor.executemany(_numbered(sql), map(without_nul, parameters))
         return cursor
+
+    def ask_all(self, questions: Sequence[tuple[str, Sequence[object]]]) -> list[list[tuple[Any, ...]]]:
+        """The rows of several questions, which are asked in one exchange."""
+        if len(questions) < 2:
+            return [self.execute(*question).fetchall() for question in questions]
+        with self.raw.pipeline():
+            cursors = [self.execute(*question) for question in questions]
+            return [cursor.fetchall() for cursor in cursors]
 
     def script(self, sql: str) -> tuple[Any, ...] | None:
         """Do several statements without values in one exchange; tells the row that the last one found, if any."""

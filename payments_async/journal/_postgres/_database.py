@@ -413,7 +413,7 @@ class PostgresDatabase:
         """
         assert isinstance(gathered, GatheredCommit)
         connection = gathered.by
-        is_counted = self._identity.gather_before_commit(commit, gathered)
+        count = self._identity.gather_before_commit(commit, gathered)
         now = commit.now if self._clock is None else time.time() + self._ahead
         durable = "TRUE" if self._is_unsafe_allowed else IS_DURABLE
         in_time = f"{_NOW} BETWEEN CAST(? AS DOUBLE PRECISION) AND CAST(? AS DOUBLE PRECISION)"
@@ -421,7 +421,7 @@ class PostgresDatabase:
         values = (now - self.within, now + self.within, connection.session)
         under_way = time.monotonic() + self.within
         try:
-            moment, count = gathered.perform(self._locked, check, values, notify=connection.before_commit)
+            moment = gathered.perform(self._locked, check, values, notify=connection.before_commit)
         except psycopg.Error as error:
             if connection.is_lost:
                 self._under_way = under_way
@@ -429,7 +429,7 @@ class PostgresDatabase:
                 return None
             raise
         self._ahead = moment - time.time()
-        return partial(self._identity.hear_of, count) if is_counted and count is not None else _nothing
+        return _nothing if count is None else partial(self._identity.hear_of, count())
 
     def now(self) -> float:
         """Unix seconds by the database's clock, as it was when it was asked last."""

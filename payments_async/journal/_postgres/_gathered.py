@@ -1,9 +1,10 @@
 """A whole commit in one exchange with the server: every statement with the answer that it is usually given.
 
-The work of a commit is done as ever, by the same statements. But none of them leaves at first: each is answered at once
-as it usually is, and goes along with that answer. Then all of them leave together, from ``BEGIN`` to ``COMMIT``, and
-the server compares each with its answer. Where one is answered otherwise, all of it is undone, and the work is done
-anew, statement by statement. So what is committed is what would have been committed that way.
+The work of a commit is done as ever, by the same statements. But none of them is done at first: a question is answered
+as it usually is, or as the server answers it now, before the commit begins; and it goes along with that answer. Then
+all of them leave together, from ``BEGIN`` to ``COMMIT``, and the server compares each with its answer. Where one is
+answered otherwise, all of it is undone, and the work is done anew: first with every question asked, and at last
+statement by statement. So what is committed is what would have been committed that way.
 
 Machines wait for each other no longer than the server itself takes: no journey goes by while the lock is held.
 """
@@ -11,16 +12,28 @@ Machines wait for each other no longer than the server itself takes: no journey 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq.abc import PGresult
 
 from payments_async.journal._postgres._connection import PgConnection, Statement
-from payments_async.journal._statements._database import Unforeseen
+from payments_async.journal._statements._database import Later, Rows, Unforeseen
+
+T = TypeVar("T")
 
 _INT, _FLOAT, _BYTES, _INFERRED = 20, 701, 17, 0  # types, as the server numbers them
 _TYPES: dict[type, int] = {int: _INT, bool: _INT, float: _FLOAT, bytes: _BYTES, bytearray: _BYTES}
 _NAMES = {_INT: "BIGINT", _FLOAT: "DOUBLE PRECISION", _BYTES: "BYTEA", _INFERRED: "TEXT"}
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
+_ASKS, _WRITES = "SELECT ", ("INSERT ", "UPDATE ", "DELETE ")
+# All rows of an answer in one text, by which it is known again.
+_DIGEST = "(SELECT encode(sha256(convert_to(string_agg(CAST(answer AS TEXT), ','), 'UTF8')), 'hex') FROM answer)"
+_AHEAD = f"WITH answer AS ({{}}) SELECT *, {_DIGEST} FROM answer"  # noqa: S608 - no value in it
+_AS_BEFORE = f"WITH answer AS ({{}}) SELECT 1 / CAST(coalesce({_DIGEST} = ?, FALSE) AS INT)"
+_Question = tuple[str, tuple[Any, ...]]
 
 
 class GatheredCommit:
@@ -36,11 +49,15 @@ class GatheredCommit:
     def __init__(self, by: PgConnection) -> None:
         self.by = by
         self._statements: list[Statement] = []
-        self._told: int | None = None
+        self._later: list[tuple[int, Answer[Any]]] = []  # what is told in the end, and by which statement
+        self._answers: dict[_Question, tuple[list[Any], str | None]] = {}  # of the server, and their digests
+        self._asked: dict[_Question, int] = {}  # and how much had been written when they were asked
+        self._written = 0
 
     def gather(self, sql: str, parameters: Sequence[Any], answer: Sequence[Any] | int | None, /) -> None:
         """Let a statement go along with its answer."""
         values = list(parameters)
+        self._written += sql.startswith(_WRITES)
         if isinstance(answer, int):
             sql = f"WITH answer AS ({sql} RETURNING 1) SELECT 1 / CAST((SELECT count(*) FROM answer) = ? AS INT)"  # noqa: S608
             values.append(answer)
@@ -54,15 +71,37 @@ class GatheredCommit:
             values += [value for value in answer if value is not None]
         self._statements.append(_statement(sql, values))
 
-    def ask(self, sql: str, parameters: Sequence[Any]) -> None:
-        """Let a statement go along whose first value is told in the end; it fails by itself where it has to."""
-        self._told = len(self._statements)
-        self._statements.append(_statement(sql, parameters))
+    def look(self, sql: str, parameters: Sequence[Any], /) -> list[Any]:
+        """The rows of a question, as the server answers it now; it goes along with them."""
+        self.look_ahead([(sql, parameters)])
+        rows, digest = self._answers[sql, tuple(parameters)]
+        if digest is None:
+            self.gather(sql, parameters, ())
+        else:
+            self.gather(_AS_BEFORE.format(sql), [*parameters, digest], None)
+        return rows
 
-    def perform(
-        self, begin: Sequence[str], check: str, values: Sequence[Any], *, notify: str
-    ) -> tuple[float, int | None]:
-        """Do all of it; tells the first value of the check, and that of what was asked for.
+    def look_ahead(self, questions: Sequence[tuple[str, Sequence[Any]]], /) -> None:
+        """Ask several questions in one exchange, unless they were asked before."""
+        asked = dict.fromkeys((sql, tuple(values)) for sql, values in questions).keys() - self._answers.keys()
+        if not all(sql.startswith(_ASKS) for sql, _ in asked):
+            raise Unforeseen
+        try:
+            found = self.by.ask_all([(_AHEAD.format(sql), values) for sql, values in asked])
+        except psycopg.Error as error:
+            raise Unforeseen from error
+        for question, rows in zip(asked, found, strict=True):
+            self._answers[question] = [row[:-1] for row in rows], rows[0][-1] if rows else None
+
+    def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> Answer[T]:
+        """Let a statement go along whose rows are told in the end; it fails by itself where it has to."""
+        answer = Answer(read)
+        self._later.append((len(self._statements), answer))
+        self.gather(sql, parameters, None)
+        return answer
+
+    def perform(self, begin: Sequence[str], check: str, values: Sequence[Any], *, notify: str) -> float:
+        """Do all of it; tells the first value of the check.
 
         Args:
             begin: Begin the transaction.
@@ -77,24 +116,99 @@ class GatheredCommit:
         results = self.by.together([*first, *self._statements, _statement(notify)], _statement("COMMIT"))
         moment = results[len(begin)].get_value(0, 0)
         assert moment is not None
-        told = None if self._told is None else results[len(first) + self._told].get_value(0, 0)
-        return float(moment), None if told is None else int(told)
+        for place, answer in self._later:
+            answer.rows = _rows_of(self.by, results[len(first) + place])
+        return float(moment)
 
-    # what is not foreseen
+    # as of any connection
 
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> NoReturn:
-        """No statement has an answer before it was asked."""
-        raise Unforeseen
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
+        """Ask a question now; let anything else go along. What the server would answer to that is not foreseen."""
+        if sql.startswith(_WRITES):
+            self.gather(sql, parameters, None)
+            return _UNTOLD
+        question = (sql, tuple(parameters))
+        if not sql.startswith(_ASKS) or self._asked.setdefault(question, self._written) != self._written:
+            raise Unforeseen  # what was written since may have changed the answer, and nobody would go on by it
+        return _Found(self.look(sql, parameters))
 
-    def executemany(self, sql: str, parameters: object, /) -> NoReturn:
-        """As ``execute``."""
-        raise Unforeseen
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Rows:
+        """Let the same statement go along for many rows."""
+        for values in parameters:
+            self.gather(sql, values, None)
+        return _UNTOLD
 
     def rollback(self) -> None:
         """Nothing was done yet."""
 
     def close(self) -> None:
         """There is nothing to be closed."""
+
+
+class Answer(Later[T]):
+    """What is told of a statement's rows, once they are there.
+
+    Args:
+        read: Tells it.
+    """
+
+    def __init__(self, read: Callable[[list[Any]], T]) -> None:
+        self._read = read
+        self.rows: list[Any] = []
+
+    def __call__(self) -> T:
+        """Tell it."""
+        return self._read(self.rows)
+
+
+class _Found:
+    """Rows that a question was answered with."""
+
+    rowcount = -1
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = iter(rows)
+
+    def fetchone(self) -> Any:
+        """The next row; ``None`` when there is none."""
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows
+
+
+class _Untold:
+    """What a statement that goes along will be answered with: nobody knows."""
+
+    @property
+    def rowcount(self) -> NoReturn:
+        """Not known yet."""
+        raise Unforeseen
+
+    def fetchone(self) -> NoReturn:
+        """As ``rowcount``."""
+        raise Unforeseen
+
+    def fetchall(self) -> NoReturn:
+        """As ``rowcount``."""
+        raise Unforeseen
+
+    def __iter__(self) -> NoReturn:
+        raise Unforeseen
+
+
+_UNTOLD = _Untold()
+
+
+def _rows_of(connection: PgConnection, result: PGresult) -> list[Any]:
+    """The rows of a result, as a cursor has them."""
+    loads = Transformer(connection.raw)
+    loads.set_pgresult(result)
+    return loads.load_rows(0, result.ntuples, tuple)
 
 
 def _statement(sql: str, parameters: Sequence[Any] = ()) -> Statement:

@@ -17,7 +17,7 @@ from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._approvals import rule as rule_in
-from payments_async.journal._statements._database import Connection, Database, Unforeseen
+from payments_async.journal._statements._database import Connection, Database, Later
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
@@ -221,15 +221,14 @@ class Identity:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return count
 
-    def gather_before_commit(self, commit: Commit, exchange: GatheredCommit) -> bool:
-        """Let what ``seal`` does go along with a commit; tells whether it is counted. Raises ``Unforeseen``."""
+    def gather_before_commit(self, commit: Commit, gathered: GatheredCommit) -> Later[int] | None:
+        """Let what ``before_commit`` does go along; where a commit is counted, what tells the count once it is made."""
         if not (commit.moves or commit.is_counted or commit.last):
             if commit.has_claimed:
-                raise Unforeseen
-            return False
-        noted = (commit.last, commit.last, commit.now)
-        exchange.ask(_COUNT_USUALLY, (*noted, self._heard_of(), len(self._steps)))
-        return True
+                gathered.gather(f"SELECT 1 WHERE {_ROWS_STAND}", (commit.now,), (1,))
+            return None
+        values = (commit.last, commit.last, commit.now, self._heard_of(), len(self._steps))
+        return gathered.tell(_COUNT_USUALLY, values, lambda rows: int(rows[0][0]))
 
     def _put_back(self) -> JournalBehind:
         return JournalBehind(f"{self._named}: the tables were put back from a copy, which has forgotten some of it")

@@ -13,14 +13,15 @@ The statements are written once, in the SQL that SQLite and PostgreSQL share:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from payments_async.journal._faults import JournalError
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 # The words, as SQLite has them. A partial index is used only where its literal stands in the condition.
 NO_TRANSACTION = "x'00000000000000000000000000000000'"  # 16 bytes, which keep the place of a transaction id
-JOINED = "group_concat"  # of a text and what stands between two: PostgreSQL's string_agg
 AMONG_LATER = "INDEXED BY chunk_later"  # PostgreSQL finds that index by itself
 ADDED = "add_amounts(progress.total, excluded.total)"  # exactly; a function of ours where SQLite has none
 AS_BYTES = "AS BLOB"  # in a CAST of a text: its bytes in UTF-8
@@ -79,10 +80,18 @@ class Unforeseen(BaseException):
     """
 
 
-class Gathered(Connection, Protocol):
-    """Statements that leave for the database together at last, each answered at once as it usually is.
+class Later(Generic[T_co]):
+    """What an operation tells once its commit is made."""
 
-    Every other use raises ``Unforeseen``.
+    def __call__(self) -> T_co:
+        """Tell it."""
+        raise NotImplementedError
+
+
+class Gathered(Connection, Protocol):
+    """Statements that leave for the database together at last, each answered at once: as it usually is, or as now.
+
+    What is asked of a connection is asked now; where the answer of anything else is asked for, it is ``Unforeseen``.
     """
 
     def gather(self, sql: str, parameters: Sequence[Any], answer: Sequence[Any] | int | None, /) -> None:
@@ -91,6 +100,15 @@ class Gathered(Connection, Protocol):
         Args:
             answer: The one row that it finds, or ``()`` for none; or how many rows it writes; ``None`` for any.
         """
+
+    def look(self, sql: str, parameters: Sequence[Any], /) -> list[Any]:
+        """The rows of a question, as it is answered now; it goes along with them. Raises ``Unforeseen``."""
+
+    def look_ahead(self, questions: Sequence[tuple[str, Sequence[Any]]], /) -> None:
+        """Ask in one exchange what will be asked in a moment. Raises ``Unforeseen``."""
+
+    def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> Later[T]:
+        """Let a statement go along whose rows are told once the commit is made."""
 
 
 class Database(Protocol):

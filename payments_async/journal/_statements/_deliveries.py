@@ -125,7 +125,7 @@ def close(commit: Commit, queue: str, abouts: Sequence[int], holder: str | None)
     closed = 0
     for start in range(0, len(abouts), _BLOCK):
         block = abouts[start : start + _BLOCK]
-        closed += commit.execute(_filled(_CLOSE, len(block)), (queue, *block, holder)).rowcount
+        closed += commit.writes(len(block), _filled(_CLOSE, len(block)), (queue, *block, holder))
     if closed < len(abouts):
         for sql, some in marked(_CLOSE_FAILED, abouts):
             closed += commit.execute(sql, (queue, *some, holder)).rowcount

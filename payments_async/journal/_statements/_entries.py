@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Context, Decimal, localcontext
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from payments_async._values.request_ids import plain_id
 from payments_async._wire.orders import Order
@@ -124,11 +124,12 @@ class Commit:
         gathered: In place of the connection, where the statements are to leave for the database together.
         known: Rows that questions were answered with, over all commits of a connection; ``None`` where they are of no
             use.
+        guesses: Where statements are gathered, questions are answered as usual; otherwise each is asked.
         within: Seconds after ``now`` in which the commit is made, or not at all.
     """
 
     __slots__ = (
-        *("_crash_at", "_gathered", "_known", "connection", "database", "execute", "latest", "leased"),
+        *("_crash_at", "_gathered", "_guesses", "_known", "connection", "database", "execute", "latest", "leased"),
         *("changed", "has_claimed", "is_counted", "is_milestone", "moves", "nameless", "now", "of", "permit_at"),
     )
 
@@ -143,6 +144,7 @@ class Commit:
         leased: Callable[[int, int, int, str], None] | None = None,
         gathered: Gathered | None = None,
         known: MutableMapping[Hashable, Any] | None = None,
+        guesses: bool = True,
         within: float = 0.0,
         of: object = None,
     ) -> None:
@@ -152,6 +154,7 @@ class Commit:
         self.latest = now + within
         self._gathered = gathered
         self._known = known
+        self._guesses = guesses and gathered is not None
         told = None if service_clock is None else service_clock()
         is_slow = told is not None and CLOCKS_DIFFER < told - now < _FAR_AHEAD
         self.permit_at = now if told is None or (told > now - _FAR_AHEAD and not is_slow) else told
@@ -176,17 +179,17 @@ class Commit:
         self.count(run, after, count, amount)
 
     # Statements that are usually answered in one way. Where statements are gathered, that answer counts until the
-    # database gives another one; then nothing was done, and all are asked anew, one by one.
+    # database gives another one; then nothing was done, and it is done anew.
 
     def finds_none(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """The rows of a statement that usually finds none."""
-        if self._gathered is None:
-            return self.execute(sql, values).fetchall()
-        self._gathered.gather(sql, values, ())
-        return []
+        if self._gathered is not None and (self._guesses or not sql.startswith("SELECT ")):
+            self._gathered.gather(sql, values, ())
+            return []
+        return self._found(sql, values)
 
     def finds(self, row: Sequence[Any], sql: str, values: Sequence[Any]) -> Any:
-        """The only row of a statement, which is usually this one; ``None`` for none."""
+        """The only row of a statement, which is usually this one; ``None`` for none. Any other is found one by one."""
         if self._gathered is None:
             return self.execute(sql, values).fetchone()
         self._gathered.gather(sql, values, row)
@@ -194,15 +197,17 @@ class Commit:
 
     def finds_as_before(self, sql: str, values: Sequence[Any] = ()) -> Any:
         """The only row of a question, which is usually the one it was answered with last; ``None`` for none."""
-        if self._gathered is None:
-            row = self.execute(sql, values).fetchone()
-            self.will_find(row, sql, values)
-            return row
         key = (sql, *values)
-        if self._known is None or key not in self._known:
-            raise Unforeseen
-        self._gathered.gather(sql, values, self._known[key] or ())
-        return self._known[key]
+        if self._gathered is not None and self._known is not None and key in self._known:
+            self._gathered.gather(sql, values, self._known[key] or ())
+            return self._known[key]
+        row = next(iter(self._found(sql, values)), None)
+        self.will_find(row, sql, values)
+        return row
+
+    def _found(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """The rows of a question that is asked now."""
+        return self.execute(sql, values).fetchall() if self._gathered is None else self._gathered.look(sql, values)
 
     def will_find(self, row: Any, sql: str, values: Sequence[Any]) -> None:
         """How a question is to be answered from now on, if this commit is made."""
@@ -211,19 +216,31 @@ class Commit:
                 self._known.clear()
             self._known[(sql, *values)] = row
 
-    def writes(self, count: int, sql: str, values: Sequence[Any]) -> bool:
-        """Do a statement that usually writes so many rows; tells whether it did."""
-        if self._gathered is None:
-            return self.execute(sql, values).rowcount == count
-        self._gathered.gather(sql, values, count)
-        return True
+    def look_ahead(self, questions: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Questions that are asked in a moment: where statements are gathered, in one exchange for all of them."""
+        if self._gathered is not None:
+            self._gathered.look_ahead(questions)
 
-    def write(self, sql: str, values: Sequence[Any]) -> None:
-        """Do a statement whose answer is of no interest."""
+    def writes(self, count: int, sql: str, values: Sequence[Any]) -> int:
+        """How many rows a statement writes, which are usually so many."""
         if self._gathered is None:
-            self.execute(sql, values)
-        else:
-            self._gathered.gather(sql, values, None)
+            return self.execute(sql, values).rowcount
+        self._gathered.gather(sql, values, count)
+        return count
+
+    def tell(self, sql: str, values: Sequence[Any], read: Callable[[list[Any]], T]) -> T:
+        """What an operation tells of a statement's rows; nothing else that is done depends on them.
+
+        Where statements are gathered it is ``Later``, which is what the operation returns then.
+        """
+        if self._gathered is None:
+            return read(self.execute(sql, values).fetchall())
+        return cast(T, self._gathered.tell(sql, values, read))
+
+    def goes_one_by_one(self) -> None:
+        """What follows is out of the usual, and is to be done once: statement by statement."""
+        if self._gathered is not None:
+            raise Unforeseen
 
     @property
     def last(self) -> str | None:
@@ -287,7 +304,7 @@ class Commit:
                 values += (*key, count, format(amount, "f"))
         if values:
             marks = ", ".join(["(?, ?, ?, ?)"] * (len(values) // 4))
-            self.write(
+            self.execute(
                 f"""INSERT INTO progress (run, state, count, total) VALUES {marks} ON CONFLICT (run, state)
                 DO UPDATE SET count = progress.count + excluded.count, total = {ADDED}""",  # noqa: S608 - marks only
                 values,
@@ -409,9 +426,14 @@ def open_beyond(commit: Commit, request_id: str) -> list[Row]:
     return list(map(row_of, found.fetchall()))
 
 
+def by_request(request_id: str) -> tuple[str, Sequence[str]]:
+    """The question for one order by its request id."""
+    return _BY_REQUEST, (plain_id(request_id),)
+
+
 def row_by_request(connection: Connection | Commit, request_id: str) -> Row | None:
     """One order by its request id."""
-    found = connection.execute(_BY_REQUEST, (plain_id(request_id),)).fetchone()
+    found = connection.execute(*by_request(request_id)).fetchone()
     return None if found is None else row_of(found)
 
 

@@ -23,6 +23,7 @@ _STANDS = "CASE WHEN d.status IN ('pending', 'dead') THEN d.status ELSE e.state 
 _STANDING = "ipn_event e LEFT JOIN delivery d ON d.queue = 'inbox' AND d.about = e.id"
 _COLUMNS = f"""e.id, e.peer, e.received_at, {_STANDS}, coalesce(d.tries, 0), d.done, coalesce(e.error, d.error),
     e.conflict, e.doubt, e.transaction_id, e.status_code, e.event, e.body, e.query"""
+_ONE = f"SELECT {_COLUMNS} FROM {_STANDING} WHERE e.id = ?"  # noqa: S608 - no value in it
 _STATES = frozenset({"handled", "dead", "disputed"})
 _PRUNED_AT_ONCE = 500  # events in one commit, so that nobody else waits for long
 # The newest event stays whatever its age: its number would be given again, and a handler knows events by their number.
@@ -48,7 +49,9 @@ def claim(
     """Lease due events; those of holders that are dead are due."""
     end_leases_of_crashed_sessions(commit, dead)
     claimed: list[StoredEvent] = []
-    for number in _deliveries.claim(commit, INBOX, ("",), owner, holder, lease, limit):
+    numbers = _deliveries.claim(commit, INBOX, ("",), owner, holder, lease, limit)
+    commit.look_ahead([(_ONE, (number,)) for number in numbers])
+    for number in numbers:
         try:
             claimed.append(_read(commit, commit.database, number))
         except JournalCorrupt as error:
@@ -189,8 +192,7 @@ def _read(connection: Connection | Commit, database: Database, number: int) -> S
     """
     try:
         event_id, peer, received_at, state, tries, done, error, conflict, doubt, *stored = connection.execute(
-            f"SELECT {_COLUMNS} FROM {_STANDING} WHERE e.id = ?",  # noqa: S608 - no value in it
-            (number,),
+            _ONE, (number,)
         ).fetchone()
         finished = _deliveries.finished(done)
     except database.Error as error_:

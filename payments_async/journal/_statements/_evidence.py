@@ -242,12 +242,11 @@ def record_evidence(
             detail=evidence.detail,
             conflict=conflict,
         )
-        again = commit.execute(
-            f"""UPDATE evidence SET times = times + 1, last_at = ? WHERE order_id = ? AND news = ? AND source = ?
-            AND before = ? AND after = ? AND {is_same}""",  # noqa: S608 - names of columns
-            (at, row.id, evidence.signal, evidence.source, row.state, after, *same),
-        )
-        if again.rowcount:
+        again = (evidence.signal, evidence.source, row.state, after, *same)
+        is_again = f"order_id = ? AND news = ? AND source = ? AND before = ? AND after = ? AND {is_same}"
+        if commit.execute(f"SELECT 1 FROM evidence WHERE {is_again} LIMIT 1", (row.id, *again)).fetchone() is not None:  # noqa: S608
+            counts = f"UPDATE evidence SET times = times + 1, last_at = ? WHERE {is_again}"  # noqa: S608
+            commit.execute(counts, (at, row.id, *again))
             return False
     commit.execute(
         """INSERT INTO evidence (order_id, at, news, source, transaction_id, amount, currency, detail, before, after,

@@ -54,15 +54,18 @@ def is_with_another(connection: Connection, kind: str, key: str, owner: str, hol
 def take(
     commit: Commit, kind: str, key: str, owner: str, holder: str | None, lease: float, *, rate: float | None = None
 ) -> int | None:
-    """Let somebody have it, if nobody else has, or prolong it; a token, higher than any before, or ``None``."""
-    taken = commit.execute(
+    """Let somebody have it, if nobody else has, or prolong it; a token, higher than any before, or ``None``.
+
+    Where the statements of a commit are gathered it is told later.
+    """
+    return commit.tell(
         f"""INSERT INTO lease (kind, key, owner, holder, token, until, span, rate) VALUES (?, ?, ?, ?, 1, ?, ?, ?)
         ON CONFLICT (kind, key) DO UPDATE SET owner = excluded.owner, holder = excluded.holder,
         token = lease.token + 1, until = excluded.until, span = excluded.span, rate = excluded.rate
         WHERE {is_over("lease.until", "lease.span")} OR ({_IS_MINE}) RETURNING token""",  # noqa: S608
         (kind, key, owner, holder, commit.now + lease, lease, rate, commit.now, commit.now, owner, holder or ""),
-    ).fetchone()
-    return None if taken is None else int(taken[0])
+        lambda rows: int(rows[0][0]) if rows else None,
+    )
 
 
 def renew(commit: Commit, kind: str, key: str, token: int, lease: float) -> bool:

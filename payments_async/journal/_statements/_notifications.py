@@ -22,9 +22,9 @@ from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Heard, Receipt
 from payments_async.journal._records import Row, TransitionResult, unpack_transaction_id
 from payments_async.journal._statements import _deliveries
-from payments_async.journal._statements._database import JOINED, Connection
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import INBOX
-from payments_async.journal._statements._entries import Commit, change, row_by_request
+from payments_async.journal._statements._entries import Commit, by_request, change, marks_for, row_by_request
 from payments_async.journal._statements._evidence import apply, find
 from payments_async.journal._states import State
 from payments_async.journal._weighing import evidence_of
@@ -59,12 +59,9 @@ _NEW = f"""SELECT id, id, request_key, transaction_id FROM ipn_event
     WHERE id > ? AND {_IS_FINAL} AND {_BELIEVED} ORDER BY id LIMIT {_PAGE}"""  # noqa: S608 - no value in it
 _NEWLY_BELIEVED = f"""SELECT b.id, e.id, e.request_key, e.transaction_id FROM ipn_believed b
     JOIN ipn_event e ON e.id = b.event_id WHERE b.id > ? ORDER BY b.id LIMIT {_PAGE}"""  # noqa: S608
-# Of so many new events: the newest, those whose transaction was told of before, and whether there are orders at all.
-_STANDING = f"""SELECT (SELECT max(id) FROM ipn_event),
-    (SELECT {JOINED}(CAST(new.id AS TEXT), ',') FROM ipn_event AS new
-        WHERE new.id > (SELECT max(id) FROM ipn_event) - ? AND EXISTS (
-            SELECT 1 FROM ipn_event AS old WHERE old.transaction_id = new.transaction_id AND old.id < new.id)),
-    EXISTS (SELECT 1 FROM outbox)"""  # noqa: S608 - no value in it
+# The newest event, and whether there are orders at all; and which of these transactions were told of before.
+_STANDING = "SELECT (SELECT coalesce(max(id), 0) FROM ipn_event), EXISTS (SELECT 1 FROM outbox)"
+_TOLD_OF = "SELECT DISTINCT transaction_id FROM ipn_event WHERE transaction_id IN ({marks})"
 _AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (event_id, digest) DO UPDATE SET times = ipn_delivery.times + 1, last_at = excluded.received_at"""
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
@@ -193,13 +190,19 @@ def unmatched(connection: Connection) -> int:
 def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: str) -> list[Receipt]:
     """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
     commit.nameless = None
-    stored, is_doubted = 0, False
+    is_doubted = any(arrival.doubt is not None for arrival in arrivals)
+    marks, named = marks_for([arrival.event.transaction_id for arrival in arrivals])
+    told_of = _TOLD_OF.format(marks=marks)
+    newest, has_orders = commit.finds_as_before(_STANDING)
+    ids = [arrival.event.request_id for arrival in arrivals] if has_orders else []
+    commit.look_ahead([(told_of, named), *(by_request(one) for one in ids if one is not None)])
+    told_before = {transaction for (transaction,) in commit.execute(told_of, named).fetchall()}
+    stored = 0
     for start in range(0, len(arrivals), _BLOCK):
         values: list[object] = []
         block = arrivals[start : start + _BLOCK]
         for arrival in block:
             delivery, event = arrival.delivery, arrival.event
-            is_doubted |= arrival.doubt is not None
             values += (
                 event.transaction_id,
                 event.status_code,
@@ -211,19 +214,19 @@ def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: 
                 delivery.peer,
                 delivery.received_at,
             )
-        stored += commit.execute(_EVENTS[len(block)], values).rowcount
-    newest, told_before, has_orders = commit.execute(_STANDING, (stored,)).fetchone()
-    numbers: Sequence[int | None] = range(newest - stored + 1, newest + 1)  # nobody else writes meanwhile
+        stored += commit.writes(len(block), _EVENTS[len(block)], values)
+    commit.will_find((newest + stored, has_orders), _STANDING, ())
+    numbers: Sequence[int | None] = range(newest + 1, newest + stored + 1)  # nobody else writes meanwhile
     if stored < len(arrivals):
-        numbers = _numbers(commit, arrivals, after=newest - stored)
+        numbers = _numbers(commit, arrivals, after=newest)
     if is_doubted:
         for number, arrival in zip(numbers, arrivals, strict=True):
             if arrival.doubt is not None and number is not None:
                 commit.execute("UPDATE ipn_event SET doubt = ? WHERE id = ?", (arrival.doubt, number))
     commit.passed("receive.stored")
+    again = _told_again(numbers, arrivals, told_before)
     conflicts: Mapping[int, str] = {}
-    if told_before or has_orders:
-        again = {int(number) for number in told_before.split(",")} if told_before else frozenset()
+    if again or has_orders:
         new = {
             number: arrival
             for number, arrival in zip(numbers, arrivals, strict=True)
@@ -244,6 +247,18 @@ def _numbers(commit: Commit, arrivals: Sequence[Arrival], *, after: int) -> Sequ
     found = commit.execute("SELECT transaction_id, status_code, amount, id FROM ipn_event WHERE id > ?", (after,))
     new = {tuple(fact): number for *fact, number in found.fetchall()}
     return [new.pop(_fact_of(arrival.event), None) for arrival in arrivals]
+
+
+def _told_again(numbers: Sequence[int | None], arrivals: Sequence[Arrival], told_before: Set[str]) -> Set[int]:
+    """The new events whose transaction was told of before, be it by one of those beside them."""
+    again, told = set(), set(told_before)
+    for number, arrival in zip(numbers, arrivals, strict=True):
+        if number is not None:
+            transaction = arrival.event.transaction_id
+            if transaction in told:
+                again.add(number)
+            told.add(transaction)
+    return again
 
 
 def _settle_orders(commit: Commit, new: Mapping[int, Arrival], again: Set[int], *, has_orders: bool) -> dict[int, str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from payments_async.journal._records import RateSlots, SharedRate
 from payments_async.journal._statements import _leases
@@ -24,36 +26,42 @@ _SKEW = 5.0  # seconds by which a clock that goes back does not end a pause
 _ROW = 1
 
 
-def schedule(next_at: float, now: float, rate: float, count: int) -> tuple[float, int, float]:
-    """Give turns out.
+# How turns are given out: when the first of them is, and how many there are; without any, when they would begin, which
+# is too far ahead. For ``asked_for``.
+SCHEDULE = f"""SELECT first, CASE WHEN first <= ? THEN CAST(? AS BIGINT) ELSE 0 END AS given FROM (
+    SELECT CASE WHEN next_at < ? THEN CAST(? AS DOUBLE PRECISION) WHEN next_at > ? THEN CAST(? AS DOUBLE PRECISION)
+    ELSE next_at END AS first FROM pace WHERE id = {_ROW}) AS begun"""  # noqa: S608 - a number
+_MOVE_ON = f"UPDATE pace SET next_at = (SELECT first + given * ? FROM ({SCHEDULE}) AS turns) WHERE id = ?"  # noqa: S608
+
+
+def asked_for(now: float, rate: float, count: int) -> tuple[float | int, ...]:
+    """What is bound to ``SCHEDULE``.
 
     Args:
-        next_at: Unix seconds of the first turn that nobody has, as far as is written down.
         rate: Turns a second.
         count: So many are asked for.
-
-    Returns:
-        When the first of them is, how many there are, at intervals of ``1 / rate``, and when the next one is; without
-        any, when they would begin, which is too far ahead.
     """
-    interval = 1.0 / rate
+    most = max(0, min(count, max(1, int(AT_ONCE * rate))))
     # later than this nobody has written: a clock went back since, or the rate was a lower one
-    next_at = min(max(next_at, now), now + AHEAD + max(AT_ONCE, interval))
-    if next_at > now + AHEAD or count < 1:
-        return next_at, 0, next_at
-    given = min(count, max(1, int(AT_ONCE * rate)))
-    return next_at, given, next_at + given * interval
+    latest = now + AHEAD + max(AT_ONCE, 1.0 / rate)
+    return now + AHEAD, most, now, now, latest, latest
+
+
+# The row, beside each rate that somebody at work has named; for ``(RATE, now, now, _ROW)``.
+_PACE = f"""SELECT p.rate, p.cool_at, p.cool_for, p.cool_why, l.rate FROM pace p
+    LEFT JOIN lease l ON l.kind = ? AND NOT {_leases.is_over("l.until", "l.span")} WHERE p.id = ?"""  # noqa: S608
 
 
 def pace(connection: Connection | Commit, now: float) -> SharedRate:
     """How fast all may send."""
-    row = connection.execute("SELECT rate, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
-    rate, cool_at, cool_for, why = row or (None, 0.0, 0.0, None)
-    named = connection.execute(
-        f"SELECT rate FROM lease WHERE kind = ? AND NOT {_leases.is_over('until', 'span')}",  # noqa: S608
-        (RATE, now, now),
-    ).fetchall()
-    return _shared(rate, now, cool_at, cool_for, why, sorted({asked for (asked,) in named}))
+    return _read(now, connection.execute(_PACE, (RATE, now, now, _ROW)).fetchall())
+
+
+def _read(now: float, rows: Sequence[Sequence[Any]]) -> SharedRate:
+    """The pace of all, in rows of ``_PACE``."""
+    if not rows:
+        return SharedRate()
+    return _shared(*rows[0][:-1], now=now, named=sorted({named for *_, named in rows if named is not None}))
 
 
 def request_rate(
@@ -71,22 +79,31 @@ def request_rate(
         ON CONFLICT (id) DO UPDATE SET rate = excluded.rate""",
         (_ROW, RATE),
     )
-    return pace(commit, commit.now)
+    return commit.tell(_PACE, (RATE, commit.now, commit.now, _ROW), partial(_read, commit.now))
 
 
 def reserve_turns(commit: Commit, count: int) -> RateSlots:
-    """Give out turns, if there are any within a moment."""
+    """Give out turns, if there are any within a moment.
+
+    Whoever else asks at the same time moves the next turn on, and nothing that is usual depends on when it is.
+    """
     now = commit.now
-    row = commit.execute("SELECT rate, next_at, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
-    rate, next_at, *cool = row or (None, 0.0, 0.0, 0.0, None)
-    shared = _shared(rate, now, *cool)
+    found = commit.finds_as_before("SELECT rate, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,))
+    shared = SharedRate() if found is None else _shared(*found, now=now)
     if shared.rate is None:
         return RateSlots(count=count, pace=shared)
     if shared.cools_for > 0.0:
         return RateSlots(count=0, again_in=shared.cools_for, pace=shared)
-    first, given, after = schedule(next_at, now, shared.rate, count)
-    if after != next_at:
-        commit.execute("UPDATE pace SET next_at = ? WHERE id = ?", (after, _ROW))
+    interval, asked = 1.0 / shared.rate, asked_for(now, shared.rate, count)
+    turns = commit.tell(SCHEDULE, asked, partial(_turns, shared, now))
+    commit.execute(_MOVE_ON, (interval, *asked, _ROW))
+    return turns
+
+
+def _turns(shared: SharedRate, now: float, rows: Sequence[tuple[float, int]]) -> RateSlots:
+    """The turns that were given out."""
+    ((first, given),) = rows
+    assert shared.rate is not None
     if not given:
         return RateSlots(count=0, again_in=first - AHEAD - now, pace=shared)
     return RateSlots(count=given, starts_in=first - now, interval=1.0 / shared.rate, pace=shared)
@@ -105,7 +122,7 @@ def cool_down(commit: Commit, seconds: float, why: str) -> None:
 
 
 def _shared(
-    rate: float | None, now: float, cool_at: float, cool_for: float, why: str | None, named: Sequence[float] = ()
+    rate: float | None, cool_at: float, cool_for: float, why: str | None, *, now: float, named: Sequence[float] = ()
 ) -> SharedRate:
     left = min(cool_for, cool_at + cool_for - now)
     if left <= 0.0 or now < cool_at - _SKEW:  # over; or the clock went back, and nobody knows how much of it is left

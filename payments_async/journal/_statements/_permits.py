@@ -135,21 +135,23 @@ def claim_chunk(
 def renew_chunk(commit: Commit, chunk: Chunk, lease: float) -> float:
     """Prolong a lease; tells until when."""
     until = commit.now + lease
-    renewed = commit.execute(
+    renewed = commit.writes(
+        1,
         "UPDATE chunk SET lease_until = ?, lease = ? WHERE run = ? AND number = ? AND token = ? AND owner = ?",
         (until, lease, chunk.run, chunk.number, chunk.token, chunk.owner),
     )
-    if not renewed.rowcount:
+    if not renewed:
         raise LeaseLost(f"chunk {chunk.number} of batch {chunk.batch_id} was taken over")
     return until
 
 
 def release_chunk(commit: Commit, chunk: Chunk) -> None:
     """Give a chunk back, unless somebody has it already."""
-    mine = commit.execute(
+    mine = commit.finds(
+        (1,),
         "SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND state = 'open'",
         (chunk.run, chunk.number, chunk.token),
-    ).fetchone()
+    )
     if mine:
         _make_unknown(commit, chunk.run, chunk.number, chunk.owner)
         _give_back(commit, chunk.run, chunk.number, chunk.token)
@@ -293,10 +295,10 @@ def take_over(
 
 def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> int:
     """Make unknown what the last holder of a chunk left under way; tells how many orders."""
-    found = commit.execute(
+    found = commit.finds_none(
         f"SELECT {COLUMNS} FROM outbox WHERE id BETWEEN ? AND ? AND state = 'sending'",  # noqa: S608 - no value in it
         chunk_bounds(run, number),
-    ).fetchall()
+    )
     for row in map(row_of, found):
         verdict = next_state(row.state, Signal.LEASE_EXPIRED, sent_before=bool(row.sent_before))
         change(commit, row, verdict.state)
@@ -351,19 +353,16 @@ def _hold_back_damaged(commit: Commit, run: int, order_id: int, error: JournalCo
 
 def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
     """Let a chunk be claimed by anybody, or be done where nothing is sending in it or planned, but for what is held."""
-    (left,) = commit.execute(
-        f"""SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ?
-        AND state {among(UNSENT)} AND {IS_SENDABLE})""",  # noqa: S608 - no value in it
-        chunk_bounds(run, number),
-    ).fetchone()
     # due when the first of its orders is; what is due already needs no place among those that wait
     commit.execute(
-        f"""UPDATE chunk SET state = ?, owner = NULL, lease_until = 0, due_at = (SELECT
+        f"""UPDATE chunk SET state = CASE WHEN EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ?
+            AND state {among(UNSENT)} AND {IS_SENDABLE}) THEN 'open' ELSE 'done' END,
+            owner = NULL, lease_until = 0, due_at = (SELECT
             CASE WHEN chunk.due_at > 0 THEN coalesce(min(not_before), chunk.due_at)
             WHEN min(not_before) > ? THEN min(not_before) ELSE 0 END
             FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE})
         WHERE run = ? AND number = ? AND token = ?""",  # noqa: S608 - no value in it
-        ("open" if left else "done", commit.now, *chunk_bounds(run, number), run, number, token),
+        (*chunk_bounds(run, number), commit.now, *chunk_bounds(run, number), run, number, token),
     )
 
 
@@ -539,7 +538,7 @@ def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attemp
         *(attempt, int(sent_before)),
         *(chunk.run, chunk.number, chunk.token, chunk.owner, commit.latest),
     )
-    if not commit.writes(len(ids), _marked(_PERMIT, width, 1), values):
+    if commit.writes(len(ids), _marked(_PERMIT, width, 1), values) != len(ids):
         return False
     if at != now:
         look_earlier(commit, chunk.run, at)  # it was made by the same clock
@@ -589,10 +588,11 @@ def _is_done_for_all(commit: Commit, sql: str, kinds: Sequence[str], rows: Seque
     if not rows:
         return True
     if commit.database.takes_arrays:
-        return commit.writes(len(rows), _for_arrays(sql, kinds), [commit.now, *map(list, zip(*rows, strict=True))])
+        arrays = [commit.now, *map(list, zip(*rows, strict=True))]
+        return commit.writes(len(rows), _for_arrays(sql, kinds), arrays) == len(rows)
     width, full = len(rows[0]), _rounded(len(rows))
     values = [commit.now, *chain.from_iterable(rows), *(_NO_ORDER, *rows[0][1:]) * (full - len(rows))]
-    return commit.writes(len(rows), _marked(sql, full, width), values)
+    return commit.writes(len(rows), _marked(sql, full, width), values) == len(rows)
 
 
 def _rounded(count: int) -> int:

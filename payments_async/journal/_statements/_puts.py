@@ -259,6 +259,8 @@ def _refused(
     refused: dict[str, JournalRefused] = {}
     for outbox, requests in registered.items():
         adopting = {one.order.request_id: one for one in requests if one.adoption is not None}
+        if adopting:
+            commit.goes_one_by_one()
         ids = [one.order.request_id for one in requests]
         # asked here: a copy may have gone on since the outbox was opened
         found = commit.finds_as_before("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,))
@@ -355,13 +357,12 @@ class _Arrivals:
         if (known := self._runs.get(request.outbox)) is None:
             known = self._runs[request.outbox] = _outbox_run(commit, request.outbox)
         run, waits = known
-        if waits:
-            request.owner = None  # anybody claims it, once that is allowed
-        key = (request.outbox, None if is_later else request.owner, is_later)
+        owner = None if waits or is_later else request.owner  # anybody claims it, once that is allowed
+        key = (request.outbox, owner, is_later)
         filling = self._fillings.get(key)
         if filling is None or filling.next_id > filling.last_id:
             self.insert()  # so that it is seen what room is left
-            filling = self._fillings[key] = _filling(commit, run, request, is_later=is_later)
+            filling = self._fillings[key] = _filling(commit, run, request, owner, is_later=is_later)
         number, amount = filling.next_id, amount_text(order.amount)
         filling.next_id += 1
         is_permitted = request.permits and request.not_before <= now and request.key not in self._known
@@ -394,11 +395,11 @@ class _Arrivals:
         for filling in self._fillings.values():
             filling.is_filled(self._commit)
         if rows and self._commit.database.takes_arrays:
-            self._commit.write(_INSERT_ARRAYS, [list(column) for column in zip(*rows, strict=True)])
+            self._commit.execute(_INSERT_ARRAYS, [list(column) for column in zip(*rows, strict=True)])
             rows = []
         for size in _SIZES:
             while len(rows) >= size:
-                self._commit.write(_INSERTS[size], list(chain.from_iterable(rows[:size])))
+                self._commit.execute(_INSERTS[size], list(chain.from_iterable(rows[:size])))
                 del rows[:size]
         for (run, state), amounts in self._amounts.items():
             self._commit.count(run, state, len(amounts), sum_of(amounts))
@@ -493,9 +494,9 @@ def _outbox_run(commit: Commit, name: str) -> tuple[int, bool]:
     return int(run), doubted_at is not None and awaited(commit, run) is not None
 
 
-def _filling(commit: Commit, run: int, request: PutRequest, *, is_later: bool) -> _Filling:
+def _filling(commit: Commit, run: int, request: PutRequest, owner: str | None, *, is_later: bool) -> _Filling:
     """A chunk with room: the one its worker holds, one that nobody holds, or a new one."""
-    if request.owner is None or is_later:
+    if owner is None:
         number = next(_with_room(commit, run, is_later=is_later), None)
         if number is None:
             number = _new(commit, run, due_at=request.not_before if is_later else 0.0)
@@ -506,19 +507,22 @@ def _filling(commit: Commit, run: int, request: PutRequest, *, is_later: bool) -
         if next_id <= last_id:
             return _Filling(run, request.chunk.number, next_id, last_id, request.chunk)
     number = next(_with_room(commit, run, is_later=False), None)
+    is_new = number is None
     if number is None:
         number = _new(commit, run)
-    (token,) = commit.execute(
-        "UPDATE chunk SET state = 'open', lease = ? WHERE run = ? AND number = ? RETURNING token",
-        (request.lease, run, number),
-    ).fetchone()
+    opened = "UPDATE chunk SET state = 'open', lease = ? WHERE run = ? AND number = ?"
+    commit.execute(opened, (request.lease, run, number))
+    token = 0
+    if not is_new:
+        found = commit.execute("SELECT token FROM chunk WHERE run = ? AND number = ?", (run, number))
+        (token,) = found.fetchone()
     until = commit.now + request.lease
-    token, _ = take_over(commit, run, number, token, None, request.owner, until, request.holder)
+    token, _ = take_over(commit, run, number, token, None, owner, until, request.holder)
     mine = Chunk(
         batch_id=request.outbox,
         run=run,
         number=number,
-        owner=request.owner,
+        owner=owner,
         token=token,
         lease_until=until,
         orders=planned_in(commit, run, number),
