@@ -33,7 +33,7 @@ PINNED = {
         Returned RunProgress SearchProgress Share acknowledge approval_sheet give_listing_deadline later_tries ledger
         lift_quarantine particulars_in plan read_batch read_money receipt reconcile report retried_id retry_file
         returned_file run_batch
-        sample_payroll write_off write_off_all
+        sample_payroll send_again send_again_all
     """,
     "payments_async.fleet": """
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit

@@ -240,7 +240,7 @@ def tell_next(
             "bears the notification out; the receiver asks for it again and again."
         )
     if counts[State.PARKED]:
-        line = f"{command_line('bulk write-off', journal=journal)} REQUEST_ID --who NAME --why REASON"
+        line = f"{command_line('bulk send-again', journal=journal)} REQUEST_ID --who NAME --why REASON"
         screen.say(
             f"\nOrders that were not found, or never sent and yet told of: {counts[State.PARKED]:,}. Ask the service "
             "about each; for one that it surely never had:"

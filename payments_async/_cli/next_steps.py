@@ -131,7 +131,7 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
         case State.PARKED:
             line = command_line("transactions", request_id=entry.request_id)
             yield NextStep(words="Look once more, and ask the service:", commands=(line,))
-            line = f"{command_line('bulk write-off', entry.request_id, journal=journal)} {SIGNED}"
+            line = f"{command_line('bulk send-again', entry.request_id, journal=journal)} {SIGNED}"
             yield NextStep(words="Once the service says that it surely never had it:", commands=(line,))
         case State.FAILED if entry.failed_by_notification:
             yield NextStep(

@@ -25,7 +25,7 @@ from payments_async._cli.signatures import signature
 from payments_async._cli.watch_state import OrderStory, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style
-from payments_async.bulk import acknowledge, lift_quarantine, retry_file, write_off
+from payments_async.bulk import acknowledge, lift_quarantine, retry_file, send_again
 from payments_async.journal import UNPAID, Journal, JournalError, JournalRefused
 
 _LARGEST = 64 * 1024  # bytes of a form
@@ -108,7 +108,7 @@ class WatchServer:
         for name, handler in reads.items():
             app.router.add_get(f"/{{token}}/{name}", handler)
         if self._decides:
-            app.router.add_post("/{token}/write-off", self._write_off)
+            app.router.add_post("/{token}/send-again", self._send_again)
             app.router.add_post("/{token}/acknowledge", self._acknowledge)
             app.router.add_post("/{token}/retry-file", self._retry_file)
             app.router.add_post(
@@ -200,11 +200,11 @@ class WatchServer:
         self._tell(f"{lifted:,} chunks of {made.about} were let out of quarantine", made)
         raise web.HTTPSeeOther(f"./?batch={quote(made.about, safe='')}")
 
-    async def _write_off(self, request: web.Request) -> web.Response:
+    async def _send_again(self, request: web.Request) -> web.Response:
         form = await self._form(request)
         made = _decision(form, "request_id")
-        entry = await write_off(self._journal, made.about, signature(made.who), made.why, seen=_seen(form))
-        self._tell(f"{entry.request_id} was written off, and is {entry.state} again", made)
+        entry = await send_again(self._journal, made.about, signature(made.who), made.why, seen=_seen(form))
+        self._tell(f"{entry.request_id} is {entry.state} again, and will be sent again", made)
         raise web.HTTPSeeOther(f"order?id={quote(entry.request_id, safe='')}")
 
     async def _acknowledge(self, request: web.Request) -> web.Response:

@@ -109,7 +109,7 @@ class OrderStory:
 
     @property
     def is_parked(self) -> bool:
-        """Whether it may be written off."""
+        """Whether a person may have it sent again."""
         return self.order.state is State.PARKED
 
 

@@ -26,8 +26,8 @@ from payments_async.outbox._decisions import (
     acknowledge,
     give_listing_deadline,
     lift_quarantine,
-    write_off,
-    write_off_all,
+    send_again,
+    send_again_all,
 )
 from payments_async.outbox._reconcile import Double, Reconciliation, SearchProgress, reconcile
 from payments_async.outbox._run import run_batch
@@ -80,8 +80,8 @@ __all__ = [
     "returned_file",
     "run_batch",
     "sample_payroll",
-    "write_off",
-    "write_off_all",
+    "send_again",
+    "send_again_all",
 ]
 
 name_publicly(globals())

@@ -28,7 +28,7 @@
         LeaseLost             ... the chunk is no longer yours
         StillWorked           ... somebody works with it, and it is to go to another place
         PlaceTaken            ... there is something already where it is to go
-        NotParked             ... only a parked order can be written off
+        NotParked             ... only a parked order can be sent again
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
         NotApproved           ... too few persons have approved the batch
         SecondJournal         ... this machine has another journal of the account, and no person has said why
@@ -304,7 +304,7 @@ class PlaceTaken(JournalRefused):
 
 
 class NotParked(JournalRefused):
-    """Only a parked order can be written off."""
+    """Only a parked order can be sent again by a person's word."""
 
     remedy = "reconcile first: an order is parked when two clean list scans did not find it"
 

@@ -300,7 +300,7 @@ class ClaimedOrder:
         id: The journal's own number for it.
         body: The rest of it, as it is kept on disk.
         attempt: Permits it had when its chunk was claimed.
-        sent_before: It was written off once and may have arrived then: pass it on to ``send``.
+        sent_before: A person had it sent again, and the first one may have arrived: pass it on to ``send``.
         not_before: Unix seconds before which it is not sent.
         priority: Higher ones go first, among orders that wait in the same hands.
     """
@@ -546,7 +546,7 @@ class Entry:
         transaction_id: What the service calls it; a hint while the order is unknown.
         code, message: The service's words, masked.
         conflict: Words of the first contradiction nobody has acknowledged.
-        sent_before: It was written off once.
+        sent_before: A person had it sent again.
         permitted_at: Unix seconds of the last permit, or ``None``.
         updated_at: Unix seconds of the last change.
         unconfirmed: Notifications about it that are no evidence before the service's own record bears them out.

@@ -259,7 +259,7 @@ RULES: Mapping[Signal, str] = {
 # Cells: a state moves there; "=" changes nothing; "!" is a contradiction, kept and shown, and the state stays;
 # "!state" moves there and is shown as well: the service knows an order that this journal says was never sent. Where a
 # slash parts two, the first is for what was looked up, the second for what was notified.
-# A star marks an order that was written off after it was sent: a second one may exist, so a refusal proves nothing and
+# A star marks an order that a person had sent again: a second one may exist, so a refusal proves nothing and
 # evidence is believed as if the order were unknown. A minus marks one that was never sent, and is parked because
 # something contradicts that.
 #
@@ -298,7 +298,7 @@ def next_state(state: State, signal: Signal, *, sent_before: bool = False, unsen
     Whether the news is about this order at all (request id, magnitude, currency) is decided before.
 
     Args:
-        sent_before: The order was written off once and may have been carried out then.
+        sent_before: A person had it sent again; the first one may have been carried out.
         unsent: No attempt of ours can have been carried out: none was made, or each is proved not to have left. It
             matters to an order that is planned again or parked.
     """

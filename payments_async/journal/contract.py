@@ -98,7 +98,7 @@ _OPERATIONS = (
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "propose", "approve", "withdraw_approval", "require_approvals",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
-    "apply_evidence", "park", "write_off", "cancel", "acknowledge", "lift_quarantine",
+    "apply_evidence", "park", "send_again", "cancel", "acknowledge", "lift_quarantine",
     "begin_list_scan", "end_list_scan", "give_listing_deadline", "withdraw_listing_deadline",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",

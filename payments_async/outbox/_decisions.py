@@ -21,7 +21,7 @@ async def proposing(journal: Journal) -> AsyncIterator[None]:
         raise
 
 
-async def write_off(
+async def send_again(
     journal: Journal, request_id: str, who: str | Signature, why: str, *, seen: float | None = None
 ) -> Entry:
     """State, as a named person, that a parked order never arrived: it is planned again, and sent by the next run.
@@ -39,10 +39,10 @@ async def write_off(
         OrderUnknown: The journal holds no such order.
     """
     async with proposing(journal):
-        return await journal.write_off(request_id, who=who, why=why, seen=seen)
+        return await journal.send_again(request_id, who=who, why=why, seen=seen)
 
 
-async def write_off_all(
+async def send_again_all(
     journal: Journal,
     request_ids: Sequence[str],
     who: str | Signature,
@@ -50,16 +50,16 @@ async def write_off_all(
     *,
     seen: Mapping[str, float] | None = None,
 ) -> Sequence[Entry]:
-    """Write off several orders in one decision, as ``write_off`` does one: all of them or none.
+    """Have several orders sent again by one decision, as ``send_again`` does one: all of them or none.
 
     Args:
         seen: ``Entry.updated_at`` of the orders as that person saw them, by request id.
 
     Raises:
-        NotApproved, NotParked, OrderUnknown: As ``write_off``.
+        NotApproved, NotParked, OrderUnknown: As ``send_again``.
     """
     async with proposing(journal):
-        return await journal.write_off_all(request_ids, who=who, why=why, seen=seen)
+        return await journal.send_again_all(request_ids, who=who, why=why, seen=seen)
 
 
 async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, seen: float | None = None) -> Entry:
@@ -93,7 +93,7 @@ async def lift_quarantine(
             Nothing is awaited then (``Run.awaits``), and that is recorded.
 
     Raises:
-        NotApproved: As ``write_off``.
+        NotApproved: As ``send_again``.
         NotLookedFor: Something is still awaited, or planned orders were not named.
         RunUnknown: The journal holds no such batch.
     """
@@ -108,7 +108,7 @@ async def give_listing_deadline(journal: Journal, deadline: ListingDeadline, who
     Where the word is wrong, it is paid twice.
 
     Raises:
-        NotApproved: As ``write_off``.
+        NotApproved: As ``send_again``.
     """
     async with proposing(journal):
         await journal.give_listing_deadline(deadline, who=who, why=why)

@@ -445,7 +445,7 @@ class Outbox:
             priority: Higher ones go first among those that wait.
             adoption: A named person's word that it is this journal's, though another one holds it, or this one held it
                 before it was restored. It may have been sent, so it is ``unknown``: the service's list is read for it,
-                and once that has missed it, it is parked. A person has it sent by ``Journal.write_off``. The list is
+                and once that has missed it, it is parked. A person has it sent by ``Journal.send_again``. The list is
                 read from when the other one began; from 30 days ago where this machine knows nothing of it.
             connection: To the database that a ``PostgresJournal`` is in: an asyncpg ``Connection``, a psycopg
                 ``AsyncConnection``, or an SQLAlchemy ``AsyncConnection`` or ``AsyncSession``, within a transaction.

@@ -336,7 +336,7 @@ class Reconciler:
             *(run.look_since for run in quarantined),
         ]
         self._first = min((moment for moment in moments if moment is not None), default=None)
-        # earlier attempts of open orders, too: what was written off may have been carried out
+        # earlier attempts of open orders, too: what a person had sent again may have been carried out
         self._sent_before = await journal.sent_since(batch_id, OPEN)
 
     async def see_awaited(self) -> None:

@@ -54,7 +54,7 @@ from mutation.mutants import MUTANTS, Mutant
 
 import payments_async
 from payments_async import PaymentsSession, PayoutOrder
-from payments_async.bulk import Fuse, lift_quarantine, reconcile, run_batch, write_off_all
+from payments_async.bulk import Fuse, lift_quarantine, reconcile, run_batch, send_again_all
 from payments_async.journal import (
     HeldElsewhere,
     JournalLost,
@@ -442,7 +442,7 @@ class Stage:
             await reconcile(self.payments, journal, "outbox", clock=self.clock, sleep=self.sleep)
             parked = [entry.request_id async for entry in journal.entries("outbox", "parked")]
             if parked:
-                await write_off_all(journal, parked, "Ann", "reconcile said nothing")
+                await send_again_all(journal, parked, "Ann", "reconcile said nothing")
                 await self.is_sent(journal)
             if not (await journal.progress("outbox")).counts["unknown"]:
                 return

@@ -34,7 +34,7 @@ from payments_async.bulk import (
     lift_quarantine,
     reconcile,
     run_batch,
-    write_off,
+    send_again,
 )
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent, serving
 from payments_async.journal import (
@@ -341,7 +341,7 @@ class Life:
         entry = await journal.entry(lost.request_id)
         if entry is not None and entry.state is State.PARKED and not entry.sent_before:
             with contextlib.suppress(NotParked):  # another process was quicker
-                await write_off(journal, lost.request_id, "Ann", "the service never had it")
+                await send_again(journal, lost.request_id, "Ann", "the service never had it")
         wrong = Evidence(
             signal=Signal.LOOKED_UP_FAILED, source="statement", request_id=paid.request_id, amount=Decimal(paid.amount)
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
-from payments_async.bulk import Reconciliation, reconcile, run_batch, write_off
+from payments_async.bulk import Reconciliation, reconcile, run_batch, send_again
 from payments_async.journal import NotParked, OrderUnknown, Signal, WrongAccount
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
@@ -161,9 +161,9 @@ async def test_a_parked_order_is_sent_again_only_after_a_person_wrote_it_off(tmp
         here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=lost)
         await run_batch(here.payments, here.journal, BATCH, payouts(10))
         with pytest.raises(NotParked):
-            await write_off(here.journal, lost, "J. Okello", "not on the statement")
+            await send_again(here.journal, lost, "J. Okello", "not on the statement")
         await look(here)
-        entry = await write_off(here.journal, lost, "J. Okello", "not on the statement")
+        entry = await send_again(here.journal, lost, "J. Okello", "not on the statement")
         assert ("planned", True) == (entry.state, entry.sent_before)
         done = await run_batch(here.payments, here.journal, BATCH)
         assert (1, 10) == (done.sent, done.counts["accepted"])
@@ -179,7 +179,7 @@ async def test_evidence_after_a_write_off_still_counts(tmp_path: Path) -> None:
             here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=payout(number).request_id)
         await run_batch(here.payments, here.journal, BATCH, payouts(10))
         await look(here)
-        await write_off(here.journal, lost, "J. Okello", "not on the statement")
+        await send_again(here.journal, lost, "J. Okello", "not on the statement")
         async with session(here.sandbox) as late:
             await late.payouts.send(payout(4))  # it was on its way all the time
         await here.sandbox.settle()

@@ -161,7 +161,7 @@ async def test_the_page_begins_with_four_figures(journal: SqliteJournal, tmp_pat
 
 async def test_the_heads_of_the_tables_are_plain_words(journal: SqliteJournal, tmp_path: Path) -> None:
     """The page is filed: whoever reads it knows none of our names."""
-    await journal.write_off("RUN-5", who="A. Clerk", why="letter of 3 May")
+    await journal.send_again("RUN-5", who="A. Clerk", why="letter of 3 May")
     await written(journal, tmp_path)
     words = "|".join(seen(tmp_path / "r.html").words)
     assert "Outcome|Orders|Sum UGX|Meaning" in words
@@ -373,7 +373,7 @@ async def test_orders_that_are_only_accepted_are_not_final(tmp_path: Path) -> No
 
 async def test_decisions_of_persons_are_in_the_report(journal: SqliteJournal, tmp_path: Path) -> None:
     """Who, when, why and about which order: on the page and in the table, whatever became of the order since."""
-    await journal.write_off("RUN-5", who="A. Clerk", why="letter of 3 May, from +256772000005")
+    await journal.send_again("RUN-5", who="A. Clerk", why="letter of 3 May, from +256772000005")
     await journal.lift_quarantine("november", who="B. Auditor", why="statement of 4 May")
     await written(journal, tmp_path)
     page = " ".join(seen(tmp_path / "r.html").words)

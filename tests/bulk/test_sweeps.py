@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
-from payments_async.bulk import Reconciliation, RunProgress, reconcile, run_batch, write_off
+from payments_async.bulk import Reconciliation, RunProgress, reconcile, run_batch, send_again
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox
 
@@ -134,7 +134,7 @@ async def test_an_order_that_arrived_before_it_was_written_off_is_shown(tmp_path
         assert (payout(4).request_id,) == (await days.look(here)).parked
         first = await days.pay(here, 4)  # it was on its way all the time
         days.clock.advance(5 * DAY)
-        await write_off(here.journal, payout(4).request_id, "A. Clerk", "not on the statement of the first day")
+        await send_again(here.journal, payout(4).request_id, "A. Clerk", "not on the statement of the first day")
         assert 1 == (await days.run(here, look_first="never")).sent
         days.clock.advance(60)
         report = await days.look(here)
@@ -153,7 +153,7 @@ async def test_an_order_that_arrived_before_it_was_written_off_is_not_sent_again
         days.clock.advance(3600)
         assert (payout(4).request_id,) == (await days.look(here)).parked
         await days.pay(here, 4)
-        await write_off(here.journal, payout(4).request_id, "A. Clerk", "not on the statement")
+        await send_again(here.journal, payout(4).request_id, "A. Clerk", "not on the statement")
         done = await days.run(here)
         assert (0, 1, []) == (done.sent, done.looked and done.looked.found, here.sandbox.duplicates())
 

@@ -276,7 +276,7 @@ async def test_what_one_person_alone_would_send_again(run: Run, sandbox: Sandbox
     await run(*RUN)
     await sandbox.settle()
     await run("bulk", "reconcile", *IN, "--grace", "0", "--interval", "0")
-    again = ("bulk", "write-off", "RUN-1", "RUN-2", "--who", "A. Clerk", "--why", "letter", *IN, "--yes")
+    again = ("bulk", "send-again", "RUN-1", "RUN-2", "--who", "A. Clerk", "--why", "letter", *IN, "--yes")
     refused = await run(*again)
     assert (2, True) == (refused.status, "nothing was changed; it is proposed" in refused.said), refused.said
     decision = json.loads((await run("bulk", "approvals", *IN, "--json")).out)["proposals"][-1]

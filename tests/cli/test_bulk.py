@@ -146,9 +146,11 @@ async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) 
         pytest.param(("reconcile",), {"PAYMENTS_JOURNAL": "x.sqlite"}, "no file x.sqlite", id="reconcile-typo"),
         pytest.param(("reconcile", "--sweeps", "1"), {}, "--sweeps", id="reconcile-one-sweep"),
         pytest.param(("report",), {}, "--journal: name the journal's file", id="report-no-journal"),
-        pytest.param(("write-off", "RUN-1", "--who", "A. Clerk"), {}, "Missing option '--why'", id="write-off-no-why"),
         pytest.param(
-            ("write-off", "RUN-1", "--who", " ", "--why", "x"), {}, "say who states it", id="write-off-nobody"
+            ("send-again", "RUN-1", "--who", "A. Clerk"), {}, "Missing option '--why'", id="send-again-no-why"
+        ),
+        pytest.param(
+            ("send-again", "RUN-1", "--who", " ", "--why", "x"), {}, "say who states it", id="send-again-nobody"
         ),
         pytest.param(("acknowledge", "RUN-1", "--why", "x"), {}, "Missing option '--who'", id="acknowledge-no-who"),
         pytest.param(("acknowledge", *CLERK, "RUN-1"), {}, "there is no file j.sqlite", id="acknowledge-no-journal"),
@@ -254,14 +256,15 @@ async def test_a_parked_order_is_written_off_by_name(
     await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     await sandbox.settle()
     who = ("--who", "A. Clerk", "--why", "letter of 3 May", "--journal", "j.sqlite")
-    early = await run("bulk", "write-off", "RUN-2", *who, "--yes")
-    assert (2, True) == (early.status, "RUN-2 is unknown; only a parked order can be written off" in early.said)
+    early = await run("bulk", "send-again", "RUN-2", *who, "--yes")
+    assert (2, True) == (early.status, "RUN-2 is unknown; only a parked order can be sent again" in early.said)
     parked = await run("bulk", "reconcile", *sent, "--grace", "0", "--interval", "0")
     assert 4 == parked.status
     assert "parked now: not found, a person has to decide RUN-2" in parked.said
-    asked = await run("bulk", "write-off", "RUN-2", *who)
+    asked = await run("bulk", "write-off", "RUN-2", *who)  # its old name, for a version
+    assert "`bulk write-off` is called `bulk send-again` now" in asked.said
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
-    done = await run("bulk", "write-off", "RUN-2", *who, "--yes")
+    done = await run("bulk", "send-again", "RUN-2", *who, "--yes")
     assert (0, True) == (done.status, "RUN-2 is planned again, as A. Clerk states: letter of 3 May" in done.said)
     again = await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     assert (0, 1, []) == (again.status, sandbox.executions("RUN-2"), sandbox.duplicates())
@@ -277,17 +280,17 @@ async def test_several_parked_orders_are_written_off_at_once(
     await sandbox.settle()
     await run("bulk", "reconcile", *sent, "--grace", "0", "--interval", "0")
     who = ("--who", "A. Clerk", "--why", "letter of 3 May", "--journal", "j.sqlite", "--yes")
-    refused = await run("bulk", "write-off", "RUN-2", "RUN-1", *who)
-    assert (2, True) == (refused.status, "RUN-1 is successful; only a parked order can be written off" in refused.said)
-    nothing = await run("bulk", "write-off", *who)
+    refused = await run("bulk", "send-again", "RUN-2", "RUN-1", *who)
+    assert (2, True) == (refused.status, "RUN-1 is successful; only a parked order can be sent again" in refused.said)
+    nothing = await run("bulk", "send-again", *who)
     assert (2, True) == (nothing.status, "REQUEST_ID: name an order" in nothing.said)
     ids = tmp_path / "ids.txt"
     ids.write_bytes("\ufeffRUN-3\r\n\r\nRUN-2\r\n".encode())
-    done = await run("bulk", "write-off", "RUN-2", "--file", str(ids), *who, "--json")
+    done = await run("bulk", "send-again", "RUN-2", "--file", str(ids), *who, "--json")
     assert [{"request_id": "RUN-2", "state": "planned"}, {"request_id": "RUN-3", "state": "planned"}] == json.loads(
         done.out
     )["orders"]
-    missing = await run("bulk", "write-off", "--file", "none.txt", *who)
+    missing = await run("bulk", "send-again", "--file", "none.txt", *who)
     assert (2, True) == (missing.status, "--file: none.txt cannot be read" in missing.said)
 
 
@@ -505,7 +508,7 @@ async def test_reasons_that_are_not_counted_are_told(
 
 async def test_each_help_has_an_example_and_the_group_its_exit_statuses(run: Run) -> None:
     """Who is stuck reads the help."""
-    for name in ("plan", "run", "status", "reconcile", "report", "write-off", "acknowledge", "lift-quarantine"):
+    for name in ("plan", "run", "status", "reconcile", "report", "send-again", "acknowledge", "lift-quarantine"):
         said = (await run("bulk", name, "--help")).said
         assert f"Example: payments-async bulk {name}" in said
     group = (await run("bulk", "--help")).said

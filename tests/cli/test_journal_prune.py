@@ -62,7 +62,7 @@ async def test_old_orders_leave_and_are_known_still(run: Run, sandbox: Sandbox, 
     assert "It is never sent again." in story.said
     document = json.loads((await run("explain", "OLD-3", *IN, "--json")).out)
     assert ("successful", "3000", "A. Clerk") == (document["state"], document["amount"], document["archive"]["who"])
-    off = await run("bulk", "write-off", "OLD-3", *IN, *SIGNED, "--yes")
+    off = await run("bulk", "send-again", "OLD-3", *IN, *SIGNED, "--yes")
     assert (2, True) == (off.status, "OLD-3 ended long ago (successful), and is in an archive" in off.said)
     again = await run("bulk", "run", payroll, *BATCH, "--yes")
     assert (2, ORDERS) == (again.status, len(sandbox.ledger))

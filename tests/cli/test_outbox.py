@@ -483,7 +483,7 @@ async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payr
     assert 4 == ran.status
     for words in ("parked since", "Need a person", "W-0", "W-2", "Handlers failed too often", "KeyError"):
         assert words in ran.said
-    for command in ("bulk write-off", "bulk acknowledge", "outbox replay"):
+    for command in ("bulk send-again", "bulk acknowledge", "outbox replay"):
         assert f"payments-async {command} --journal j.sqlite" in ran.said
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
     assert ([change.id], 1) == ([one["id"] for one in told["dead"]], told["handlers"]["dead"])

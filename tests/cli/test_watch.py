@@ -133,19 +133,19 @@ async def test_an_order_and_its_story(payroll: None) -> None:
         _, words = await page.get("order?id=RUN-3")
         assert ("It is not to be found" in words, "<button>" in words) == (True, False)
         assert 404 == (await page.get("order?id=nobody"))[0]
-        assert 404 == (await page.post("write-off", DECISION))[0]
+        assert 404 == (await page.post("send-again", DECISION))[0]
 
 
 async def test_a_parked_order_is_written_off(payroll: None) -> None:
     """By whoever says who they are and why; the journal and the terminal say so."""
     async with watched() as page:
         form = await page.form("order?id=RUN-3")
-        status, words = await page.post("write-off", {**form, **DECISION})
+        status, words = await page.post("send-again", {**form, **DECISION})
         entry = await page.journal.entry("RUN-3")
         assert entry is not None
         assert (200, State.PLANNED) == (status, entry.state)
         assert "A. Clerk decided: it never reached the service" in words
-        assert ["RUN-3 was written off, and is planned again, as A. Clerk states: letter of 3 May"] == [
+        assert ["RUN-3 is planned again, and will be sent again, as A. Clerk states: letter of 3 May"] == [
             one.split("  ", 1)[1] for one in page.said
         ]
 
@@ -157,13 +157,13 @@ async def test_a_decision_that_somebody_else_has_to_approve(payroll: None) -> No
         chair = Signature(who="C. Board")
         await page.journal.require_approvals(ApprovalRule(needed=1, why="four eyes", by=chair))
         form = {**await page.form("order?id=RUN-3"), **DECISION}
-        status, words = await page.post("write-off", form)
+        status, words = await page.post("send-again", form)
         (made,) = await page.journal.proposals()
         entry = await page.journal.entry("RUN-3")
         assert entry is not None
         assert (409, True, State.PARKED, "A. Clerk") == (status, made.digest in words, entry.state, made.by.who)
         await page.journal.approve(made.digest, by=Signature(who="B. Head"), note="read the letter")
-        assert 200 == (await page.post("write-off", form))[0]
+        assert 200 == (await page.post("send-again", form))[0]
 
 
 async def test_a_contradiction_is_acknowledged(payroll: None) -> None:
@@ -180,7 +180,7 @@ async def test_what_was_learned_since_the_page_was_read(payroll: None) -> None:
         form = await page.form("order?id=RUN-3")
         paid = Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="record", request_id="RUN-3", amount=Decimal(3000))
         await page.journal.apply_evidence(paid)
-        status, words = await page.post("write-off", {**form, **DECISION})
+        status, words = await page.post("send-again", {**form, **DECISION})
         assert (409, True, []) == (status, "Nothing was changed" in words, page.said)
 
 
@@ -222,7 +222,7 @@ async def test_a_form_that_is_none_of_the_page(payroll: None, forged: dict[str, 
     headers = {name: value for name, value in forged.items() if name.istitle()}
     async with watched() as page:
         form = {**await page.form("order?id=RUN-3"), **DECISION}
-        status, _ = await page.post("write-off", {**form, **forged}, **headers)
+        status, _ = await page.post("send-again", {**form, **forged}, **headers)
         entry = await page.journal.entry("RUN-3")
         assert entry is not None
         assert (True, State.PARKED, []) == (status in (400, 403), entry.state, page.said)
@@ -328,7 +328,7 @@ async def test_the_command_serves_until_stopped(payroll: None, sandbox: Sandbox)
 @needs_browser
 @pytest.mark.slow
 async def test_a_person_decides_in_a_browser(payroll: None, tmp_path: Path) -> None:
-    """By the keyboard alone: an order is found, its story read, who and why typed, and it is written off."""
+    """By the keyboard alone: an order is found, its story read, who and why typed, and it is sent again."""
     async with watched() as page, browsing(tmp_path) as tab:
         await tab.looks(width=1200)
         await tab.open(str(page.address))

@@ -699,7 +699,7 @@ class Explored:
         if world.looked is not None:
             number, _ = world.looked
             yield Step(
-                f"a person says that order {number} never arrived", partial(self._write_off, world), is_fault=True
+                f"a person says that order {number} never arrived", partial(self._send_again, world), is_fault=True
             )
         elif self.may(world, "write-off", self.plan.write_offs):
             for number, row in rows.items():
@@ -732,12 +732,12 @@ class Explored:
         words = tuple(count + (number in numbers) for number, count in enumerate(world.words))
         return world._replace(words=words)
 
-    def _write_off(self, world: World) -> World:
+    def _send_again(self, world: World) -> World:
         assert world.looked is not None
         number, seen = world.looked
         request_id = self.orders[number].request_id
         try:
-            at_once(self.journal.write_off_all((request_id,), who=PERSON, why=WHY, seen={request_id: seen}))
+            at_once(self.journal.send_again_all((request_id,), who=PERSON, why=WHY, seen={request_id: seen}))
         except JournalError:
             return world._replace(looked=None)
         return self.spend(self._says(world, [number])._replace(looked=None), "write-off")

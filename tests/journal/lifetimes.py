@@ -336,7 +336,7 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
     entry = await journal.entry(request_id)
     assert entry is not None
     if entry.state == "parked" and not entry.sent_before:
-        await journal.write_off(request_id, who="Ann", why="never arrived")
+        await journal.send_again(request_id, who="Ann", why="never arrived")
     await send(journal, world, owner)
     await journal.acknowledge(order(0).request_id, who="Ann", why="known")
     word = ListingDeadline(within=900, until=4e9, orders=1, amount=1, total=1)

@@ -12,7 +12,7 @@ import pytest
 from journal.conftest import Home
 from journal.factories import IDENTITY, Clock, order, transaction_id
 
-from payments_async.bulk import write_off
+from payments_async.bulk import send_again
 from payments_async.journal import (
     HeldElsewhere,
     Journal,
@@ -93,7 +93,7 @@ async def test_of_what_a_third_journal_adopts_the_second_sends_nothing(
         assert State.UNKNOWN is (await third.put("till", order(0), adoption=ANN)).entry.state
         for journal in (desk, third):
             await journal.park(order(0).request_id, detail="not in two lists")
-            await write_off(journal, order(0).request_id, "Ann", "the statement does not show it")
+            await send_again(journal, order(0).request_id, "Ann", "the statement does not show it")
         with pytest.raises(HeldElsewhere, match="adopted"):
             await desk.claim_chunk(DESK, "worker")
         chunk = await third.claim_chunk("till", "worker")
@@ -195,7 +195,7 @@ async def test_one_that_no_list_shows(desk: Journal, clock: Clock) -> None:
     """It is parked, written off by a person, and sent once, when it is due."""
     await desk.put(DESK, order(0), adoption=ANN, not_before=clock.now + 100.0)
     await desk.park(order(0).request_id, detail="not in two lists")
-    await write_off(desk, order(0).request_id, "Ann", "the statement does not show it")
+    await send_again(desk, order(0).request_id, "Ann", "the statement does not show it")
     assert () == (await desk.examine()).flaws
     chunk = await desk.claim_chunk(DESK, "worker", lease=600.0)
     assert chunk is None or not [one for one in chunk.orders if one.not_before <= clock.now]

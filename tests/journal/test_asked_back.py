@@ -47,7 +47,7 @@ async def test_an_order_that_is_written_off(shop: Journal) -> None:
     chunk = await parked(shop, 1)
     await put(shop, 2, chunk=chunk)
     assert 0 == await asked_back(shop)
-    await shop.write_off(order(1).request_id, who="Ann", why="it never arrived")
+    await shop.send_again(order(1).request_id, who="Ann", why="it never arrived")
     assert (1, 0) == (await asked_back(shop), await asked_back(shop, "another"))
     assert chunk.number != held(await put(shop, 3, chunk=chunk))[0].number
     await shop.release_chunk(chunk)
@@ -77,7 +77,7 @@ async def test_an_order_in_a_chunk_whose_others_are_due_later(shop: Journal, clo
     await shop.release_chunk(chunk)
     await shop.park(order(1).request_id, detail="not listed")
     assert await claim(shop) is None
-    await shop.write_off(order(1).request_id, who="Ann", why="it never arrived")
+    await shop.send_again(order(1).request_id, who="Ann", why="it never arrived")
     assert order(1).request_id in (await claim(shop) or ())
 
 

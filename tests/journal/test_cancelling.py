@@ -72,7 +72,7 @@ async def test_an_order_that_a_person_had_sent_again(journal: Journal) -> None:
     permit = await permitted(journal, await claimed(journal, 1))
     await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
     await journal.park(FIRST, detail="two lists")
-    await journal.write_off(FIRST, who="Ben", why="their letter")
+    await journal.send_again(FIRST, who="Ben", why="their letter")
     assert State.PARKED is (await journal.cancel(FIRST, **SIGNED)).state
     with pytest.raises(NotCancelled, match="is parked"):
         await journal.cancel(FIRST, **SIGNED)

@@ -13,7 +13,7 @@ from journal.conftest import Home, Opens
 from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted
 
 from payments_async import PayoutOrder
-from payments_async.bulk import lift_quarantine, write_off, write_off_all
+from payments_async.bulk import lift_quarantine, send_again, send_again_all
 from payments_async.journal import (
     Approval,
     ApprovalRule,
@@ -390,29 +390,29 @@ async def refused(decision: Awaitable[object]) -> Proposal:
 async def test_sending_again_asks_for_the_approvals_that_sending_asks_for(journal: Journal) -> None:
     """One person alone sends nothing again: the decision is proposed, somebody else approves it, then it is done."""
     names = await parked(journal)
-    asked = await refused(write_off_all(journal, names, MAKER, "the service's letter"))
+    asked = await refused(send_again_all(journal, names, MAKER, "the service's letter"))
     assert ({State.PARKED}, 2, Decimal(2002)) == (await states(journal, names), asked.orders, asked.amount)
     assert [MAKER.who] == [one.by.who for one in await journal.proposals(asked.digest)]
     assert ("the service's letter" in asked.file, names[0] in asked.file) == (True, True)
     with pytest.raises(NotApproved, match=r"cannot approve what A\. Clerk"):
         await journal.approve(asked.digest, by=MAKER, note="")
-    await refused(write_off_all(journal, names, CHECKER, "I say so too"))
+    await refused(send_again_all(journal, names, CHECKER, "I say so too"))
     await journal.approve(asked.digest, by=CHECKER, note="read the letter")
-    await refused(write_off(journal, names[0], MAKER, "this one alone is another decision"))
-    done = await write_off_all(journal, names, MAKER, "the service's letter")
+    await refused(send_again(journal, names[0], MAKER, "this one alone is another decision"))
+    done = await send_again_all(journal, names, MAKER, "the service's letter")
     assert [State.PLANNED] * 2 == [entry.state for entry in done]
 
 
 async def test_an_approval_to_send_again_is_of_what_was_known(journal: Journal) -> None:
     """What was learned of an order since makes it another decision, and so does sending it once more."""
     names = await parked(journal)
-    asked = await refused(write_off_all(journal, names, MAKER, "never arrived"))
+    asked = await refused(send_again_all(journal, names, MAKER, "never arrived"))
     await journal.approve(asked.digest, by=CHECKER, note="")
     another_amount = Evidence(
         signal=Signal.LOOKED_UP_PROCESSING, source="list", request_id=names[0], transaction_id="t-1", amount=Decimal(1)
     )
     await journal.apply_evidence(another_amount)
-    await refused(write_off_all(journal, names, MAKER, "never arrived"))
+    await refused(send_again_all(journal, names, MAKER, "never arrived"))
     assert {State.PARKED} == await states(journal, names)
 
 
@@ -447,5 +447,5 @@ async def test_an_order_that_is_adopted_alone(home: Home, tmp_path: Path) -> Non
         assert (True, State.UNKNOWN, None) == (placed.is_new, placed.entry.state, placed.permit)
         request_id = order().request_id
         await journal.park(request_id, detail="not in two lists")
-        asked = await refused(write_off(journal, request_id, MAKER, "two shops"))
+        asked = await refused(send_again(journal, request_id, MAKER, "two shops"))
         assert 1 == asked.orders

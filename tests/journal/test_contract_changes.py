@@ -156,7 +156,7 @@ async def _not_sent(journal: Journal, chunk: Chunk) -> None:
 async def _written_off(journal: Journal, chunk: Chunk) -> None:
     await end(journal, chunk, 0, Signal.UNKNOWN)
     await journal.park(chunk.orders[0].request_id, detail="nowhere")
-    await journal.write_off(chunk.orders[0].request_id, who="Ann", why="never arrived")
+    await journal.send_again(chunk.orders[0].request_id, who="Ann", why="never arrived")
 
 
 async def _known_though_never_sent(journal: Journal, chunk: Chunk) -> None:

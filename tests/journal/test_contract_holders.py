@@ -119,7 +119,7 @@ async def test_a_refusal_of_what_was_written_off_proves_nothing(journal: Journal
     chunk = await claimed(journal)
     await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.UNKNOWN))
     await journal.park(order(0).request_id, detail="two list scans")
-    await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
+    await journal.send_again(order(0).request_id, who="Ann", why="the bank never saw it")
     again = await permitted(journal, chunk)
     assert again.sent_before
     refused = Outcome(permit=again, signal=Signal.REJECTED)

@@ -50,7 +50,7 @@ async def test_the_first_permit_counts(journal: Journal, clock: Clock) -> None:
     await unknown(journal, clock, 1)
     await journal.park(order(0).request_id, detail="nowhere")
     (parked,) = await told(journal, State.PARKED)
-    await journal.write_off(order(0).request_id, who="Ann", why="asked them")
+    await journal.send_again(order(0).request_id, who="Ann", why="asked them")
     clock.pass_(1e7)
     chunk = await journal.claim_chunk(BATCH, "worker")
     assert chunk is not None

@@ -321,7 +321,7 @@ async def test_a_chunk_with_nothing_left_is_done(journal: Journal) -> None:
     await journal.release_chunk(chunk)
     assert Chunks(done=1) == await journal.chunks(BATCH)
     await journal.park(order(0).request_id, detail="two list scans")
-    await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
+    await journal.send_again(order(0).request_id, who="Ann", why="the bank never saw it")
     assert Chunks(open=1) == await journal.chunks(BATCH)
     assert await journal.claim_chunk(BATCH, "worker") is not None
 
@@ -527,7 +527,7 @@ async def test_an_operation_that_fails_fails_alone(journal: Journal) -> None:
     answers = await asyncio.gather(
         journal.permit(chunk, chunk.orders[0]),
         journal.permit(chunk, attrs.evolve(chunk.orders[1], id=chunk.orders[2].id + 100)),
-        journal.write_off("nobody", who="Ann", why="because"),
+        journal.send_again("nobody", who="Ann", why="because"),
         journal.permit(chunk, chunk.orders[2]),
         return_exceptions=True,
     )
@@ -779,11 +779,11 @@ async def test_only_a_parked_order_is_written_off(journal: Journal) -> None:
     await loaded(journal, 1, batch="second")
     for never in (request_id, order(0, batch="second").request_id):
         with pytest.raises(NotParked):
-            await journal.write_off(never, who="Ann", why="never arrived")
+            await journal.send_again(never, who="Ann", why="never arrived")
     await journal.park(request_id, detail="two list scans")
     with pytest.raises(ValueError, match="who and why"):
-        await journal.write_off(request_id, who=" ", why="never arrived")
-    entry = await journal.write_off(request_id, who="Ann", why="never arrived")
+        await journal.send_again(request_id, who=" ", why="never arrived")
+    entry = await journal.send_again(request_id, who="Ann", why="never arrived")
     assert (State.PLANNED, True) == (entry.state, entry.sent_before)
 
 
@@ -791,7 +791,7 @@ async def test_an_order_that_was_written_off_is_sent_as_one_that_may_have_arrive
     """A refusal of it proves nothing then, and evidence of the first attempt settles it."""
     await unknown(journal)
     await journal.park(order(0).request_id, detail="two list scans")
-    await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
+    await journal.send_again(order(0).request_id, who="Ann", why="never arrived")
     chunk = await journal.claim_chunk(BATCH, "worker")
     assert chunk is not None
     assert [True] == [held.sent_before for held in chunk.orders]
@@ -812,7 +812,7 @@ async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: 
     clock.pass_(1)
     await journal.park(order(0).request_id, detail="two list scans of March")
     clock.pass_(1)
-    await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
+    await journal.send_again(order(0).request_id, who="Ann", why="never arrived")
     clock.pass_(1)
     second = await journal.claim_chunk(BATCH, "second")
     assert second is not None
@@ -900,7 +900,7 @@ async def lives(journal: Journal, clock: Clock) -> None:
         await journal.park(order(place).request_id, detail="two list scans")
     async for entry in journal.entries(BATCH, State.PARKED):
         clock.pass_(0.001)
-        await journal.write_off(entry.request_id, who="Ann", why="never arrived")
+        await journal.send_again(entry.request_id, who="Ann", why="never arrived")
     await journal.acknowledge(order(2).request_id, who="Ann", why="known")
 
 
@@ -1049,7 +1049,7 @@ async def test_a_row_whose_id_may_be_cut_off_is_evidence_for_no_order(journal: J
     await journal.apply_evidence(row)
     assert 2 * [(State.PARKED, True)] == await stand(journal, "order-1", "order-15")
     assert {None} == {entry.transaction_id async for entry in journal.entries(BATCH)}
-    await journal.write_off("Order-15", who="Grace", why="they have one payment")
+    await journal.send_again("Order-15", who="Grace", why="they have one payment")
     await journal.apply_evidence(row)
     assert [(State.SUCCESSFUL, True), (State.PLANNED, False)] == await stand(journal, "order-1", "order-15")
 

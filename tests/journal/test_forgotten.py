@@ -217,7 +217,7 @@ async def test_what_somebody_may_have_written_off_since_is_kept_back_too(path: P
         await journal.release_chunk(chunk)
     shutil.copyfile(path, path.with_name("copy.db"))
     async with SqliteJournal(path.with_name("copy.db")) as journal:
-        await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
+        await journal.send_again(order(0).request_id, who="Ann", why="never arrived")
         assert await journal.claim_chunk(BATCH, "worker") is None
         assert 1 == (await journal.run(BATCH)).quarantined
 

@@ -175,7 +175,7 @@ async def test_an_order_that_a_person_had_sent_again_stays_unknown(journal: Jour
     clock.pass_(31)
     await journal.expire_chunks()
     await journal.park(first.request_id, detail="two list scans")
-    await journal.write_off(first.request_id, who="Ann", why="never arrived")
+    await journal.send_again(first.request_id, who="Ann", why="never arrived")
     second = await permitted(journal, await taken_over(journal, clock))
     clock.pass_(31)
     await journal.expire_chunks()

@@ -336,11 +336,11 @@ class JournalMachine(RuleBasedStateMachine):
         self.model[key].learn(Signal.SWEPT_CLEAN_TWICE)
 
     @rule(key=NUMBERS)
-    def write_off(self, key: tuple[str, int]) -> None:
+    def send_again(self, key: tuple[str, int]) -> None:
         """A person decides, of parked orders alone."""
         known = self.model[key]
         try:
-            self.do(self.journal.write_off(order(key[1], batch=key[0]).request_id, who="Ann", why="never arrived"))
+            self.do(self.journal.send_again(order(key[1], batch=key[0]).request_id, who="Ann", why="never arrived"))
         except NotParked:
             assert known.state is not State.PARKED
         else:

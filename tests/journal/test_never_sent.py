@@ -32,7 +32,7 @@ async def notified(journal: Journal, about: TransactionEvent, body: bytes = b"{}
 
 async def written_off(journal: Journal) -> None:
     """Ann calls it false."""
-    await journal.write_off(REQUEST_ID, who="Ann", why="the service has no such transaction")
+    await journal.send_again(REQUEST_ID, who="Ann", why="the service has no such transaction")
 
 
 def listed(signal: Signal = Signal.LOOKED_UP_PROCESSING, **changes: Any) -> Evidence:
@@ -184,10 +184,10 @@ async def test_a_write_off_is_refused_when_more_was_learned_since(journal: Journ
     clock.pass_(1)
     await notified(journal, event(0, 0), b"success")
     with pytest.raises(NotParked, match="look again"):
-        await journal.write_off(REQUEST_ID, who="Ann", why="forged", seen=shown.updated_at)
+        await journal.send_again(REQUEST_ID, who="Ann", why="forged", seen=shown.updated_at)
     now = await journal.entry(REQUEST_ID)
     assert now is not None
-    await journal.write_off(REQUEST_ID, who="Ann", why="both forged", seen=now.updated_at)
+    await journal.send_again(REQUEST_ID, who="Ann", why="both forged", seen=now.updated_at)
     assert 1 == (await journal.progress(BATCH)).counts["planned"]
 
 
@@ -232,7 +232,7 @@ async def test_an_order_that_was_held_back_and_is_sent_again(journal: Journal) -
     assert await journal.claim_chunk("shop", "worker") is None
     told = event(0, 0, request_id=permit.request_id)
     await notified(journal, told)
-    await journal.write_off(permit.request_id, who="Ann", why="a forgery")
+    await journal.send_again(permit.request_id, who="Ann", why="a forgery")
     again = await journal.claim_chunk("shop", "worker")
     assert again is not None
     assert [permit.request_id] == [one.request_id for one in again.orders]

@@ -47,7 +47,7 @@ async def told(evidence: list[Evidence], *, side_by_side: bool) -> Any:
             await journal.receive(delivery(), event(0, COUNT), owner="r", lease=30)
             for number in range(2):  # a person called false what was told of the second one until then
                 await journal.park(order(number).request_id, detail="nowhere")
-            await journal.write_off(order(1).request_id, who="Grace", why="asked them")
+            await journal.send_again(order(1).request_id, who="Grace", why="asked them")
             calls = [journal.apply_evidence(one) for one in evidence]
             if side_by_side:
                 answers: list[Any] = await asyncio.gather(*calls, return_exceptions=True)

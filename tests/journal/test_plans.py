@@ -119,7 +119,7 @@ async def orders_live(journal: Journal) -> None:
     await journal.apply_evidence(
         Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
     )
-    await journal.write_off(order(3).request_id, who="Grace", why="asked them")
+    await journal.send_again(order(3).request_id, who="Grace", why="asked them")
     await journal.acknowledge(order(0).request_id, who="Grace", why="asked them")
     await swept(journal)
     await journal.entries_of([order(0).request_id])

@@ -58,7 +58,7 @@ async def test_writing_an_order_off_does_not_lift_its_quarantine(path: Path) -> 
     shutil.copyfile(path, copy)
     async with SqliteJournal(copy) as journal:
         await journal.park(order(0).request_id, detail="two list scans")
-        await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
+        await journal.send_again(order(0).request_id, who="Ann", why="the bank never saw it")
         assert 1 == (await journal.run(BATCH)).quarantined
         assert await journal.claim_chunk(BATCH, "worker") is None
 

@@ -252,7 +252,7 @@ async def test_the_first_of_several_permits(opens: Opens, clock: Clock) -> None:
         await journal.record(Outcome(permit=await permitted(journal, chunk, 1), signal=Signal.REJECTED))
         await journal.release_chunk(chunk)
         await journal.park(order(0).request_id, detail="two list scans")
-        await journal.write_off(order(0).request_id, who="Ann", why="not on the statement")
+        await journal.send_again(order(0).request_id, who="Ann", why="not on the statement")
         clock.pass_(86_400.0)
         again = await journal.claim_chunk(BATCH, "worker")
         assert again is not None

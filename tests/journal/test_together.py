@@ -120,7 +120,7 @@ class Desk:
         if given_.written_off:
             async for entry in self.journal.entries(BATCH, State.UNKNOWN):
                 await self.journal.park(entry.request_id, detail="nowhere")
-                await self.journal.write_off(entry.request_id, who="Grace", why="asked them")
+                await self.journal.send_again(entry.request_id, who="Grace", why="asked them")
         asked_with = [lost] * (MOST // 4) + [self.chunk] * COUNT
         wanted = [self.claimed[place] for place in (*range(self.asked, self.asked + given_.fresh), *given_.again)]
         self.asked += given_.fresh

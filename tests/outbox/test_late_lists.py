@@ -16,7 +16,7 @@ from bulk.worlds import BATCH, payout, payouts, session
 from outbox.desks import A_MINUTE
 
 from payments_async import PaymentsSession
-from payments_async.bulk import Fuse, RunProgress, lift_quarantine, reconcile, run_batch, write_off_all
+from payments_async.bulk import Fuse, RunProgress, lift_quarantine, reconcile, run_batch, send_again_all
 from payments_async.journal import HeldElsewhere, NotLookedFor, SqliteJournal, TakeoverAuthorisation
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Quirks, Sandbox
@@ -186,7 +186,7 @@ async def test_orders_that_a_new_journal_adopts_after_the_first_was_lost(tmp_pat
                 await reconcile(here.payments, journal, "outbox", clock=here.clock, sleep=here.sleep)
                 parked = [entry.request_id async for entry in journal.entries("outbox", "parked")]
                 if parked:
-                    await write_off_all(journal, parked, "A. Clerk", "no list shows it")
+                    await send_again_all(journal, parked, "A. Clerk", "no list shows it")
                 counts = (await journal.progress("outbox")).counts
                 if not counts["unknown"]:
                     break

@@ -20,7 +20,7 @@ async def test_an_order_that_is_written_off_while_its_outbox_runs(tmp_path: Path
         here.sandbox.script(Fault.LOST_BEFORE, on="money")
         assert "unknown" == (await here.outbox.pay(payout(0), timeout=A_MINUTE)).state
         await office.park(payout(0).request_id, detail="not listed")
-        await office.write_off(payout(0).request_id, who="Ann", why="it never arrived")
+        await office.send_again(payout(0).request_id, who="Ann", why="it never arrived")
         await here.outbox.pay(payout(1), timeout=A_MINUTE)
         await here.comes_to({"accepted": 3})
         assert [1, 1, 1] == [here.executions().count(payout(number).request_id) for number in range(3)]
@@ -44,7 +44,7 @@ async def test_an_order_that_is_written_off_while_it_waits_for_its_turn(tmp_path
             transaction_id="t-1", amount=payout(1).amount, currency="UGX",
         )  # fmt: skip
         await here.journal.apply_evidence(told)
-        await here.journal.write_off(payout(1).request_id, who="Ann", why="the service has no such transaction")
+        await here.journal.send_again(payout(1).request_id, who="Ann", why="the service has no such transaction")
         here.sandbox.script(Fault.REFUSED, on="money")
         await here.sandbox.advance(1.0)
         assert ["accepted", "unknown"] == [(await before).state, (await waiting).state]

@@ -347,7 +347,7 @@ async def test_an_order_that_a_person_writes_off_meanwhile(tmp_path: Path) -> No
         await here.lose(0)
         await here.journal.park(FIRST, detail="two list scans")
         await here.pass_(5.0)
-        await here.journal.write_off(FIRST, who="Ann", why="the bank never saw it")
+        await here.journal.send_again(FIRST, who="Ann", why="the bank never saw it")
         await here.pass_(22_000.0)
         asked = here.asked()
         await here.pass_(22_000.0)

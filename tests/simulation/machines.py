@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from payments_async import PaymentsError, PaymentsSession, PayoutOrder
-from payments_async.bulk import lift_quarantine, reconcile, write_off
+from payments_async.bulk import lift_quarantine, reconcile, send_again
 from payments_async.journal import (
     Journal,
     JournalCorrupt,
@@ -438,7 +438,7 @@ class Machine:
             if entry.state is State.UNKNOWN:  # where the service has nothing of ours, its list never proves that
                 await outbox.journal.park(order.request_id, detail="the service's statement does not show it")
                 with suppress(NotParked, NotApproved):
-                    await write_off(outbox.journal, order.request_id, ANN.who, ANN.why)
+                    await send_again(outbox.journal, order.request_id, ANN.who, ANN.why)
 
 
 def errors_in(error: BaseException) -> list[BaseException]:

@@ -22,7 +22,7 @@ from simulation.strangers import Forger, Mistaken, begin_to_lie
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async._values.tasks import TaskCancelled
-from payments_async.bulk import reconcile, run_batch, write_off
+from payments_async.bulk import reconcile, run_batch, send_again
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import (
     ApprovalRule,
@@ -499,7 +499,7 @@ class World:
         for entry in parked:
             if not self.sandbox.executions(entry.request_id):
                 with suppress(NotParked, NotApproved):
-                    await write_off(journal, entry.request_id, "Ann Example", "the service never had it")
+                    await send_again(journal, entry.request_id, "Ann Example", "the service never had it")
                     self.say("person", "sends again", entry.request_id)
 
     async def _batch(self, which: int) -> None:

@@ -17,7 +17,7 @@ from payments_async.bulk import (
     read_batch,
     reconcile,
     run_batch,
-    write_off,
+    send_again,
 )
 from payments_async.journal import Entry, Journal, SqliteJournal, State
 
@@ -53,6 +53,6 @@ async def looked_into(journal: Journal) -> None:
     assert_type(await journal.entry("r-1"), Entry | None)
     async for entry in journal.entries(state=State.PARKED):
         assert_type(entry.amount, Decimal)
-        assert_type(await write_off(journal, entry.request_id, "G. Akello", "asked the service"), Entry)
-    await write_off(journal, "r-1")  # E: who says so, and why
+        assert_type(await send_again(journal, entry.request_id, "G. Akello", "asked the service"), Entry)
+    await send_again(journal, "r-1")  # E: who says so, and why
     assert (await journal.entry("r-1")).state  # E: it may hold no such order

@@ -906,7 +906,7 @@ class Journal:
         """The listing deadline that was given last for each currency, also where it holds no more."""
         return await self._read(_listing_deadlines.words, self._database.now())
 
-    async def write_off(self, request_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> Entry:
+    async def send_again(self, request_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> Entry:
         """A named person states that a parked order never arrived: it is planned again.
 
         What contradicted that until then (a notification about an order that was never sent from here, a transaction
@@ -922,19 +922,19 @@ class Journal:
             OrderUnknown: There is no such order.
         """
         moments = {} if seen is None else {request_id: seen}
-        (entry,) = await self.write_off_all((request_id,), who=who, why=why, seen=moments)
+        (entry,) = await self.send_again_all((request_id,), who=who, why=why, seen=moments)
         return entry
 
-    async def write_off_all(
+    async def send_again_all(
         self, request_ids: Sequence[str], *, who: str | Signature, why: str, seen: Mapping[str, float] | None = None
     ) -> Sequence[Entry]:
-        """Write off several orders in one decision, as ``write_off`` does one: all of them or none.
+        """Have several orders sent again by one decision, as ``send_again`` does one: all of them or none.
 
         Args:
             seen: ``Entry.updated_at`` of the orders as that person saw them, by request id.
         """
         decided = (tuple(request_ids), _signed(who, why), why, seen or {}, await self._remembered_rules())
-        await self._submit("write_off", _evidence.write_off, *decided)
+        await self._submit("send_again", _evidence.send_again, *decided)
         return [await self._entry(request_id) for request_id in request_ids]
 
     async def cancel(self, request_id: str, *, who: str, why: str) -> Entry:

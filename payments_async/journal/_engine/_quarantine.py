@@ -31,7 +31,7 @@ def are_rows_older(connection: Connection, last: str) -> bool:
 def quarantine_all(commit: Commit, *, is_behind: bool) -> None:
     """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
 
-    Nor from one that is done but for an order that a person may write off, or that is put again to let it go: that may
+    Nor from one that is done but for an order that a person may decide on, or that is put again to let it go: that may
     have been done already.
 
     Args:

@@ -304,7 +304,7 @@ def apply_all(commit: Commit, works: Sequence[Work[TransitionResult | None]]) ->
     return [work(commit) for work in works]
 
 
-def write_off(
+def send_again(
     commit: Commit,
     request_ids: Sequence[str],
     by: Signature,
@@ -458,7 +458,7 @@ def named_row(commit: Commit, request_id: str) -> Row:
 
 
 def _about(commit: Commit, row: Row) -> str | None:
-    """What a write-off is about: every contradiction that nobody has decided on, and the list scans."""
+    """What sending an order again is about: every contradiction that nobody has decided on, and the list scans."""
     found = commit.execute(
         """SELECT coalesce(conflict, detail) FROM evidence WHERE order_id = ? AND decided IS NULL
         AND (conflict IS NOT NULL OR news = ?) ORDER BY id""",
@@ -478,7 +478,8 @@ def _dispute(commit: Commit, row: Row, decision: int, who: str) -> None:
         if event_id is not None:
             withdraw(commit, INBOX, event_id)
             commit.execute(
-                "UPDATE ipn_event SET state = 'disputed', error = ? WHERE id = ?", (f"written off by {who}", event_id)
+                "UPDATE ipn_event SET state = 'disputed', error = ? WHERE id = ?",
+                (f"called false by {who}, who had the order sent again", event_id),
             )
     # whoever claims an order that still cannot be sent as it is holds it back anew, and shows it
     commit.execute("UPDATE outbox SET conflict = NULL, held_at = NULL WHERE id = ?", (row.id,))

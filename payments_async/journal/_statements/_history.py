@@ -351,7 +351,7 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
             state, at = until
             add_ours("answer", at, worker, _ANSWERED[state], state, words)
     if row.attempt and row.attempt not in [attempt.n for attempt in attempts]:
-        # the attempt whose story is in the row itself; the others were put out of it by a later one or a write-off
+        # the attempt whose story is in the row itself; the others were put out of it by a later one or a decision
         worker = _worker(row, row.token, trails)
         add_ours("permit", row.permitted_at, worker, Signal.PERMITTED, State.SENDING, f"attempt {row.attempt}")
         state, at = _later(evidence, row.permitted_at) or (row.state, row.updated_at)

@@ -63,7 +63,7 @@ _log = logging.getLogger("payments_async.journal")
 _NO_ORDER = -1
 _NONE = bytes(16)  # no transaction
 _DIED = "its process died before a byte of it left"
-_ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
+_ENDS = {  # of an attempt whose order is as its permit left it and a person never had sent again: nearly always
     signal: next_state(State.SENDING, signal).state for signal in (Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN)
 }
 _LEASE = ("lease_until", "lease")  # of a chunk: its end, and how long it was taken for

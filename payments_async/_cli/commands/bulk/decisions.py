@@ -1,4 +1,4 @@
-"""What a person decides: `bulk write-off`, `cancel`, `listing-deadline`, `acknowledge`, `lift-quarantine`."""
+"""What a person decides: `bulk send-again`, `cancel`, `listing-deadline`, `acknowledge`, `lift-quarantine`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.signatures import signature
 from payments_async._cli.story import open_contradictions
-from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, write_off_all
+from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, send_again_all
 from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
@@ -27,7 +27,7 @@ IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 
-async def bulk_write_off(
+async def bulk_send_again(
     screen: Screen,
     who: Who,
     why: Annotated[str, typer.Option(help="What makes you sure, such as the service's letter.")],
@@ -39,17 +39,17 @@ async def bulk_write_off(
     """State that a parked order, or several, never reached the service. The next run sends them again.
 
     Ask the service first: if it has the order after all, it will be paid twice. A notification about it that was known
-    until now is thereby called false. Nothing is written off unless every one of them can be. Where the journal asks
+    until now is thereby called false. Nothing is sent again unless every one of them can be. Where the journal asks
     for approvals (bulk approvals), it is proposed, and as many others approve it by its digest (bulk approve).
 
-    Example: payments-async bulk write-off PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
+    Example: payments-async bulk send-again PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
     async with opened(journal) as held:
         entries = [await _shown(screen, held, one, is_asked=not yes) for one in _chosen(request_ids, ids_file)]
         for entry in entries:
             if entry.state is not State.PARKED:
                 raise BadInput(
-                    f"{clean(entry.request_id)} is {entry.state}; only a parked order can be written off: reconcile "
+                    f"{clean(entry.request_id)} is {entry.state}; only a parked order can be sent again: reconcile "
                     "first. Nothing was changed"
                 )
             words = open_contradictions(await held.history(entry.request_id)) if entry.conflict is not None else []
@@ -60,7 +60,7 @@ async def bulk_write_off(
         screen.confirm(question, yes=yes)
         seen = {entry.request_id: entry.updated_at for entry in entries}
         with _approved(journal):
-            done = await write_off_all(held, list(seen), signature(who), why, seen=seen)
+            done = await send_again_all(held, list(seen), signature(who), why, seen=seen)
     for now in done:
         screen.say(f"{quoted(now.request_id)} is {now.state} again, as {quoted(who)} states: {quoted(why)}")
     batches = ", ".join(sorted({now.batch_id for now in done}))

@@ -20,7 +20,7 @@ async def bulk_watch(
     decide: Annotated[
         bool,
         typer.Option(
-            "--decide", help="With buttons: write off, acknowledge, replay, lift a quarantine, take a retry file."
+            "--decide", help="With buttons: send again, acknowledge, replay, lift a quarantine, take a retry file."
         ),
     ] = False,
 ) -> Exit:

@@ -140,7 +140,7 @@ def _tell_next(screen: Screen, state: OutboxHealth, journal: JournalPlace) -> No
         screen.command(f"{command_line('outbox resume', journal=journal, name=state.name)} {signed}")
     if counts[State.PARKED]:
         screen.say("\nParked orders were not found. Ask the service about each; for one that it surely never had:")
-        screen.command(f"{command_line('bulk write-off', journal=journal)} REQUEST_ID {signed}")
+        screen.command(f"{command_line('bulk send-again', journal=journal)} REQUEST_ID {signed}")
     if state.progress.conflicts:
         screen.say("\nOf evidence against evidence, ask the service; once you know what is true:")
         screen.command(f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID {signed}")
