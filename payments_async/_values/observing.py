@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
+T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 
 Fact = str | int | float | bool | None
@@ -68,48 +69,40 @@ class GuardedObserver:
         self._has_failed = False
 
     def is_watching(self) -> bool:
-        """As the observer does."""
-        try:
-            return self._observer.is_watching()
-        except Exception as error:  # noqa: BLE001 - as below
-            self.failed(error)
-            return True
+        """As the observer does; one that fails here watches."""
+        return self.tried(self._observer.is_watching) is not False
 
     def watch(self, what: str, /, **facts: Fact) -> Watched:
         """As the observer does."""
-        return self._guarded(lambda: self._observer.watch(what, **facts))
+        return self._guarded(self.tried(self._observer.watch, what, **facts))
 
     def begin(self, what: str, /, **facts: Fact) -> Watched:
         """As the observer does."""
-        return self._guarded(lambda: self._observer.begin(what, **facts))
+        return self._guarded(self.tried(self._observer.begin, what, **facts))
 
     def note(self, what: str, /, **facts: Fact) -> None:
         """As the observer does."""
-        try:
-            self._observer.note(what, **facts)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the observer's own affair
-            self.failed(error)
+        self.tried(self._observer.note, what, **facts)
 
     def remember(self, request_id: str) -> None:
         """As the observer does."""
-        try:
-            self._observer.remember(request_id)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failed(error)
+        self.tried(self._observer.remember, request_id)
 
     def count(self, what: str, /, **facts: Fact) -> None:
         """As the observer does."""
-        try:
-            self._observer.count(what, **facts)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failed(error)
+        self.tried(self._observer.count, what, **facts)
 
     def level(self, what: str, value: float, /, **facts: Fact) -> None:
         """As the observer does."""
+        self.tried(self._observer.level, what, value, **facts)
+
+    def tried(self, tell: Callable[..., T], /, *what: Any, **facts: Any) -> T | None:
+        """What the observer gives; ``None`` where it fails, which is its own affair, whatever it raises."""
         try:
-            self._observer.level(what, value, **facts)
-        except Exception as error:  # noqa: BLE001 - as above
+            return tell(*what, **facts)
+        except Exception as error:  # noqa: BLE001 - what it watches has happened all the same
             self.failed(error)
+        return None
 
     def failed(self, error: Exception) -> None:
         """Say once that it fails, by the type of its error alone."""
@@ -118,12 +111,8 @@ class GuardedObserver:
             words = "the observer fails, and what it would show is missing: %s"
             _log.warning(words, type(error).__name__, extra={"error": type(error).__name__})
 
-    def _guarded(self, begin: Callable[[], Watched]) -> Watched:
-        try:
-            return _GuardedWork(begin(), self)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failed(error)
-            return _Unwatched()
+    def _guarded(self, work: Watched | None) -> Watched:
+        return _Unwatched() if work is None else _GuardedWork(work, self)
 
 
 class _GuardedWork:
@@ -136,31 +125,19 @@ class _GuardedWork:
         self._guard = guard
 
     def tell(self, **facts: Fact) -> None:
-        try:
-            self._work.tell(**facts)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._guard.failed(error)
+        self._guard.tried(self._work.tell, **facts)
 
     def close(self) -> None:
-        try:
-            self._work.close()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._guard.failed(error)
+        self._guard.tried(self._work.close)
 
     def __enter__(self) -> Self:
-        try:
-            self._work.__enter__()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._guard.failed(error)
+        self._guard.tried(self._work.__enter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._work.__exit__(kind, error, trace)
-        except Exception as failure:  # noqa: BLE001 - as above
-            self._guard.failed(failure)
+        self._guard.tried(self._work.__exit__, kind, error, trace)
 
 
 def guarded(observer: Observer | None) -> GuardedObserver | None:
