@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from ._refusals import Code, Refusal, required_text
+from ._spelling import Code, Refusal, required_text
 
 MASKED_NUMBER = "masked-card-number"  # Spec: "JSON body with key `masked-card-number` (string)"
 

@@ -8,7 +8,7 @@ import attrs
 
 from ._catalogue import ITEMS, PRODUCTS, Channel, Item, Product
 from ._quirks import Quirks
-from ._refusals import Code, Refusal, optional_text, required_text
+from ._spelling import Code, Refusal, optional_text, required_text
 
 Kind = Literal["payout", "collection"]
 _OPTIONAL_TEXTS = ("batchId", "accountNumber", "message", "metadata")

@@ -11,8 +11,7 @@ from ._ledger import Execution, Status
 from ._notifications import Notice, correlation_id
 from ._orders import Counterparty
 from ._quirks import Quirks
-from ._refusals import Refusal
-from ._spelling import write_date, write_json
+from ._spelling import Refusal, write_date, write_json
 
 Envelope = Literal["code", "login", "card"]
 # Spec: "Example value `PAYOUT`. Other values: not shown."

@@ -11,7 +11,6 @@ from typing import Any, Self
 import attrs
 from aiohttp import web
 
-from . import _access
 from ._app import application
 from ._clock import Clock, ManualClock, SystemClock
 from ._faults import Fault, Target
@@ -19,7 +18,7 @@ from ._ledger import Execution
 from ._notifications import DeliveryAttempt
 from ._page import Page, asset
 from ._quirks import Quirks, Settings, switched
-from ._service import Received, Service
+from ._service import APP_KEY, APP_PASSWORD, USER_ID, Received, Service
 from ._spelling import read_json, write_json
 
 _PLAIN_READING = Quirks()
@@ -140,17 +139,17 @@ class Sandbox:
     @property
     def app_key(self) -> str:
         """The application key that may log in."""
-        return _access.APP_KEY
+        return APP_KEY
 
     @property
     def app_password(self) -> str:
         """The password of the application key."""
-        return _access.APP_PASSWORD
+        return APP_PASSWORD
 
     @property
     def user_id(self) -> str:
         """The delegated user."""
-        return _access.USER_ID
+        return USER_ID
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -1,6 +1,8 @@
-"""How the service spells numbers and moments: JSON that is exact, and timestamps, both ways."""
+"""How the service spells: JSON that is exact, timestamps both ways, and how it says no."""
 
+import enum
 import json
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import NoReturn
@@ -77,3 +79,54 @@ def _number(value: Decimal) -> str:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON number")
+
+
+class Code(enum.IntEnum):
+    """The `code` of a refusal. The numbers are the sandbox's own.
+
+    # Spec: "The set of error code values and the body shape of error responses: not shown."
+    """
+
+    UNAUTHORISED = 401
+    FORBIDDEN = 403
+    NOT_FOUND = 404
+    WRONG_METHOD = 405
+    TOO_MANY = 429
+    FAILURE = 500
+    UNREADABLE = 1001
+    MISSING = 1002
+    WRONG_VALUE = 1003
+    UNKNOWN_ITEM = 1004
+    REPEATED = 1005
+    BALANCE = 1006
+
+
+class Refusal(Exception):
+    """The service says no, and why."""
+
+    def __init__(self, status: int, code: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = headers or {}
+
+
+def required_text(body: Mapping[str, object], name: str, path: str | None = None) -> str:
+    """Return a string that must be there and not be blank; `path` is its name in the message."""
+    text = optional_text(body, name, path)
+    if not text.strip():
+        raise Refusal(400, Code.MISSING, f"{path or name} is required")
+    return text
+
+
+def optional_text(body: Mapping[str, object], name: str, path: str | None = None) -> str:
+    """Return a string, or "" where it is absent or null."""
+    value = body.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Refusal(400, Code.WRONG_VALUE, f"{path or name} must be a string")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Refusal(400, Code.WRONG_VALUE, f"{path or name} is not well-formed text")
+    return value

@@ -32,7 +32,7 @@ from payments_async.journal import (
 )
 from payments_async.outbox import Outbox
 from payments_async.testing._simulation import clocks
-from payments_async.testing._simulation.disks import Disk
+from payments_async.testing._simulation.machine import Disk
 from payments_async.testing._simulation.processes import Process
 
 if TYPE_CHECKING:
