@@ -75,7 +75,6 @@ _HOMES = (
     "_session.limits",
     "_session.lists",
     "_session.namespaces",
-    "_session.retry",
     "_session.session",
     "_session.transactions",
     "_values.errors",

@@ -6,13 +6,13 @@ from payments_async._session.auth import Credentials as Credentials
 from payments_async._session.exchanges import Exchange as Exchange
 from payments_async._session.exchanges import Exchanges as Exchanges
 from payments_async._session.limits import Limits as Limits
+from payments_async._session.limits import RetryPolicy as RetryPolicy
 from payments_async._session.lists import Listing as Listing
 from payments_async._session.namespaces import Accounts as Accounts
 from payments_async._session.namespaces import Cards as Cards
 from payments_async._session.namespaces import Collections as Collections
 from payments_async._session.namespaces import Payouts as Payouts
 from payments_async._session.namespaces import Products as Products
-from payments_async._session.retry import RetryPolicy as RetryPolicy
 from payments_async._session.session import PaymentsSession as PaymentsSession
 from payments_async._session.transactions import Settlement as Settlement
 from payments_async._session.transactions import Transactions as Transactions

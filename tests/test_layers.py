@@ -251,7 +251,7 @@ FORBIDDEN = [
     pytest.param("_values.errors", "import payments_async._wire.codec", "_wire, which is above", id="up-plain-import"),
     pytest.param("_values.errors", "from .._pages import rendering", "_pages, which is beside", id="sideways"),
     pytest.param(
-        "journal.rows", "from .._session.retry import RetryPolicy", "_session, which is beside", id="sideways-package"
+        "journal.rows", "from .._session.limits import RetryPolicy", "_session, which is beside", id="sideways-package"
     ),
     pytest.param("bulk.runner", "from payments_async.fleet import submit", "fleet, which is beside", id="one-way-pair"),
     pytest.param("ipn.receiver", "from payments_async.bulk import plan", "bulk, which is above", id="ipn-and-bulk"),
@@ -263,7 +263,7 @@ FORBIDDEN = [
     pytest.param("journal.rows", "from payments_async import Dialect", "__init__, which is above", id="public-names"),
     pytest.param("_session.session", "import payments_async", "__init__, which is above", id="public-names-plain"),
     pytest.param(
-        "_session.retry", "def f():\n    from payments_async import bulk", "bulk, which is above", id="inside-function"
+        "_session.limits", "def f():\n    from payments_async import bulk", "bulk, which is above", id="inside-function"
     ),
     pytest.param(
         "_wire.codec",

@@ -16,9 +16,8 @@ from payments_async._session.attempts import AttemptHook, tell_attempt
 from payments_async._session.auth import Authenticator, Credentials, Token
 from payments_async._session.books import Books, telling
 from payments_async._session.exchanges import Exchanges, Listener, listening
-from payments_async._session.limits import Gate
+from payments_async._session.limits import Gate, RetryPolicy
 from payments_async._session.quirks import MetQuirks
-from payments_async._session.retry import RetryPolicy
 from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._values.errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 from payments_async._values.fanout import fan_out

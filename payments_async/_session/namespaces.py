@@ -7,8 +7,8 @@ from contextlib import aclosing
 from decimal import Decimal
 
 from payments_async._session.executor import Executor
+from payments_async._session.limits import RetryPolicy
 from payments_async._session.lists import Listing
-from payments_async._session.retry import RetryPolicy
 from payments_async._values.checks import check_instance
 from payments_async._values.errors import InvalidOrder, PaymentsError
 from payments_async._wire import endpoints

@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from payments_async._session.executor import Executor
-from payments_async._session.retry import RetryPolicy
+from payments_async._session.limits import RetryPolicy
 from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._values.errors import PaymentsError
 from payments_async._values.observing import Fact, Observer

@@ -23,10 +23,9 @@ from payments_async._session.auth import LOGIN_FIELDS, Authenticator, Credential
 from payments_async._session.books import Outcome
 from payments_async._session.exchanges import Exchanges
 from payments_async._session.executor import Executor
-from payments_async._session.limits import Gate, Limits
+from payments_async._session.limits import Gate, Limits, RetryPolicy
 from payments_async._session.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._session.quirks import MetQuirks
-from payments_async._session.retry import RetryPolicy
 from payments_async._session.transactions import Transactions
 from payments_async._session.transport import DEFAULT_TIMEOUT, Transport
 from payments_async._values.checks import check_callable, check_flag, check_instance, check_number, check_whole

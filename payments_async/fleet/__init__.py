@@ -10,8 +10,7 @@ except ImportError as _error:
 
 from payments_async._values.public import name_publicly
 from payments_async.fleet._jobs import FleetNotReady
-from payments_async.fleet._schedule import Routine, run_schedule
-from payments_async.fleet._worker import FleetStatus, metrics, run_worker, status, submit
+from payments_async.fleet._worker import FleetStatus, Routine, metrics, run_schedule, run_worker, status, submit
 
 __all__ = [
     "FleetNotReady",

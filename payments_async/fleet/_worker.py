@@ -1,10 +1,10 @@
-"""A worker of a fleet: chunks of batches, handed out by PGQueuer to the outboxes of many machines."""
+"""What a fleet does: chunks of batches, handed out by PGQueuer to outboxes, and what is due by the clock."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 
 from payments_async._values.checks import check_number, check_whole
 from payments_async._values.frozen import frozen
@@ -164,3 +164,36 @@ def _shared(journal: object) -> PostgresJournal:
     if not isinstance(journal, PostgresJournal):
         raise TypeError(f"journal: a fleet shares a PostgresJournal, not a {type(journal).__name__}")
     return journal
+
+
+@frozen(kw_only=True)
+class Routine:
+    """Something that is done again and again, such as reconciling, reporting and pruning.
+
+    Attributes:
+        name: The same in all processes that would do it.
+        when: As cron has it, in UTC: minute, hour, day, month and weekday, and seconds as a sixth.
+        run: Does it. What it raises is logged, and it is done again when it is due again.
+    """
+
+    name: str
+    when: str
+    run: Callable[[], Awaitable[None]]
+
+
+async def run_schedule(journal: PostgresJournal, routines: Iterable[Routine], *, stop: asyncio.Event) -> None:
+    """Do what is due until it is to stop; what is under way is finished.
+
+    Any number of processes may do so for one journal: each time a thing is due, one of them does it. What a process was
+    doing that died, another one does again.
+
+    Raises:
+        ValueError: There is nothing to be done, or ``when`` is no cron expression.
+        FleetNotReady: The tables of PGQueuer are not there and may not be made, or are of another version.
+    """
+    jobs = Jobs(journal)
+    for routine in routines:
+        jobs.schedule(routine.name, routine.when, routine.run)
+    if jobs.is_idle:
+        raise ValueError("routines: name one at least")
+    await jobs.run_until(stop)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import attrs
 
 from payments_async._session.executor import Executor
-from payments_async._session.retry import RetryPolicy
+from payments_async._session.limits import RetryPolicy
 from payments_async._session.session import PaymentsSession, executor_of
 from payments_async._values.errors import AuthenticationFailed, NotSent, PaymentsError, Rejected
 from payments_async._values.frozen import frozen

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from payments_async import Page, Transaction
 from payments_async._wire.call import Refused, Unreadable
 from payments_async._wire.codec import decode
+from payments_async._wire.endpoints import reads_documented_page
 from payments_async._wire.replies import reads_page
-from payments_async._wire.transactions import reads_documented_page
 
 ZONE = timezone(timedelta(hours=3))
 quickly, thoroughly = reads_documented_page(ZONE), reads_page(Transaction, ZONE)
