@@ -12,9 +12,8 @@ from payments_async._wire.events import (
 )
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.ipn._confirm import RecordSource
-from payments_async.ipn._intake import Answer, RequestRefused
+from payments_async.ipn._intake import Answer, Refusal, RequestRefused
 from payments_async.ipn._receiver import Receiver, Registration
-from payments_async.ipn._refusals import Refusal
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, SENDERS_2026, SENDERS_OLDER, UNIX_SOCKET
 from payments_async.ipn._server import THIS_MACHINE, serve, serving
 from payments_async.ipn._verifiers import ClientCertificateVerifier, Delivery, HmacVerifier, Verifier

@@ -21,8 +21,16 @@ from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._inline import InlinePipeline
-from payments_async.ipn._intake import FORBIDDEN, TOO_LARGE, Answer, Intake, Pipeline, RequestRefused
-from payments_async.ipn._refusals import Refusal, Refusals
+from payments_async.ipn._intake import (
+    FORBIDDEN,
+    TOO_LARGE,
+    Answer,
+    Intake,
+    Pipeline,
+    Refusal,
+    Refusals,
+    RequestRefused,
+)
 from payments_async.ipn._routes import EventRouter, ObservedRouter, check_kind
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier

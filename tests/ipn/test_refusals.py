@@ -14,7 +14,7 @@ from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 
 from payments_async.ipn import Receiver
-from payments_async.ipn._refusals import Refusals
+from payments_async.ipn._intake import Refusals
 
 
 class Clock:

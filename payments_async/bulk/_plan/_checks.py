@@ -1,4 +1,4 @@
-"""The checks of a plan: the service's catalogue and its validation, and what the journal holds."""
+"""The checks of a plan: the catalogue and its validation, what the journal holds, and whom the service has listed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
 import attrs
 
-from payments_async._session.session import PaymentsSession
+from payments_async._session.lists import Reader
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._session.statuses import read_statuses
 from payments_async._values.errors import AuthenticationFailed, PaymentsError, Rejected, UnreadableReply
 from payments_async._values.fanout import fan_out
 from payments_async._values.frozen import frozen
 from payments_async._values.masking import redact
+from payments_async._values.request_ids import plain_id
 from payments_async._wire.kinds import item_of, reference_of
-from payments_async._wire.models import Product, ProductItem, TransactionStatus, Validation
+from payments_async._wire.models import Product, ProductItem, Transaction, TransactionStatus, Validation
 from payments_async._wire.orders import BankAccount, CollectionOrder, Order, PayoutOrder
 from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
-from payments_async.bulk._plan._listed import ListedPayouts
-from payments_async.bulk._plan._second_tries import issue_of, shown_statuses
 from payments_async.bulk._problems import OrderIssue
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before, tries_before
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry, Holder, Run
 from payments_async.journal._registered import RegisteredOrders
-from payments_async.outbox._scans import account_of
+from payments_async.journal._states import CONFIRMED, UNPAID
+from payments_async.outbox._scans import DateRange, account_of
 
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
@@ -38,6 +41,17 @@ _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code,
 _LONGEST_WORD = 5  # capital letters that may be a code
 SAME_AGAIN_DAYS = 6  # within which nobody means to pay the same to the same; wages are paid by the week
 _SWIFT = (8, 11)  # letters and digits of a bank's code between banks
+
+_NO_MONEY = (TransactionStatus.FAILED, TransactionStatus.REVERSED)
+_ENDED_UNPAID = CONFIRMED.intersection(UNPAID)  # the service took it; a refusal was its own answer
+_DAY = timedelta(days=1)
+_LONG = 7 * 86_400.0  # seconds between sending and an end, at most in most cases
+
+Before = Entry | ArchivedOrder
+
+_UNPAID = (TransactionStatus.FAILED, TransactionStatus.REVERSED)
+_DIGITS = 9  # at the end of a telephone number, which it has in every form
+_KEPT = 3  # transactions of one payee and amount
 
 
 @frozen(kw_only=True)
@@ -391,3 +405,112 @@ class PriorOrders:
         since = self._clock() - self._recent
         async for entries in self._journal.paid_since(since, but=self._batch_id):
             yield (entry for entry in entries if not isinstance(entry.order, CollectionOrder))
+
+
+def issue_of(before: Before, shown: TransactionStatus | None) -> OrderIssue | None:
+    """What the service's lists have against trying an order again that ended unpaid.
+
+    Args:
+        before: The order, as the journal has it.
+        shown: The status that the lists show of it, where they are believed.
+    """
+    again = f"it tries {before.request_id} again, which is"
+    if shown is not None and shown not in _NO_MONEY:
+        remedy = f"{again} {before.state} here and {shown} in the service's lists; leave the order out, and ask"
+        return OrderIssue("request_id", "", remedy)
+    if before.state in _ENDED_UNPAID and shown is None:
+        remedy = f"{again} {before.state} as was told; the service's lists do not show that: ask it first"
+        return OrderIssue("request_id", "", remedy, blocks=False, concerns=True)
+    return None
+
+
+def _sent_at(before: Before) -> float:
+    """When it was sent, in Unix seconds; of what is in an archive alone it is known when it ended."""
+    sent = before.permitted_at if isinstance(before, Entry) else None
+    return before.updated_at - _LONG if sent is None else sent
+
+
+async def shown_statuses(payments: PaymentsSession, orders: Iterable[Before | None]) -> Mapping[str, TransactionStatus]:
+    """What the service's lists show, believed or not at all, of orders that ended unpaid: by request id.
+
+    A notification that nobody confirmed may have told of that end, and it may have been forged.
+    """
+    ended = [one for one in orders if one is not None and one.state in _ENDED_UNPAID and one.transaction_id]
+    if not ended:
+        return {}
+    executor = executor_of(payments)
+    zone = executor.dialect.timezone
+    first = datetime.fromtimestamp(min(map(_sent_at, ended)), UTC) - _DAY
+    last = datetime.fromtimestamp(max(one.updated_at for one in ended), UTC) + _DAY
+    reader = Reader(payments.transactions.page, clock=executor.clock, sleep=executor.sleep)
+    wanted = {one.transaction_id.lower(): one.request_id for one in ended if one.transaction_id}
+    try:
+        statuses = await read_statuses(reader, first.astimezone(zone).date(), last.astimezone(zone).date(), wanted)
+    except PaymentsError:
+        return {}  # then nothing is shown, and somebody has to look
+    found: dict[str, TransactionStatus] = {}
+    for table in (statuses.found, statuses.under_way):
+        found |= {wanted[id_]: status for id_, status in table.find(wanted).items()}
+    return found
+
+
+@attrs.define(eq=False, repr=False)
+class ListedPayouts:
+    """Payouts that the service's list of some days shows, and that the journal does not hold.
+
+    Attributes:
+        days: So many, until today.
+        problem: Why a payee that is missing may have been paid all the same, or ``None``.
+    """
+
+    days: int
+    problem: str | None = attrs.field(init=False, default=None)
+    _request_ids: dict[int, list[str]] = attrs.field(init=False, factory=dict)  # by payee and amount
+
+    async def read(self, payments: PaymentsSession, journal: Journal | None, now: float) -> None:
+        """Read the list to its end.
+
+        Raises:
+            AuthenticationFailed: The service refused our credentials.
+        """
+        executor = executor_of(payments)
+        reader = Reader(payments.transactions.page, clock=executor.clock, sleep=executor.sleep)
+        first = now - timedelta(days=self.days).total_seconds()
+        window = DateRange.to_now(first, now, payments.dialect.timezone)
+        reading = reader.read(window.since, window.until)
+        async for records in reading.pages():
+            ids = [record.request_id for record in records if record.request_id is not None]
+            known = {} if journal is None else await journal.entries_of(ids)
+            for record in records:
+                if record.request_id not in known:
+                    self._take(record)
+        self.problem = reading.problem
+
+    def _take(self, record: Transaction) -> None:
+        """Take down a payout, under each number that its record names."""
+        payee, kind = record.beneficiary, (record.transaction_type or "").upper()
+        if payee is None or record.amount is None or record.status in _UNPAID or kind.startswith("COLLECT"):
+            return
+        for number in {_plain(text) for text in (payee.customer_reference, payee.phone) if text}:
+            found = self._request_ids.setdefault(hash((number, record.amount.copy_abs())), [])
+            if len(found) < _KEPT:
+                found.append(record.request_id or record.transaction_id)
+
+    def issue(self, order: PayoutOrder) -> OrderIssue | None:
+        """What a person has to look at before an order is sent: somebody has paid as much to the same payee."""
+        if not self._request_ids:
+            return None
+        listed = self._request_ids.get(hash((_plain(reference_of(order)), order.amount)), ())
+        other = next((one for one in listed if plain_id(one) != plain_id(order.request_id)), None)
+        if other is None:
+            return None
+        remedy = (
+            f"the service's list shows a payout of the same amount to the same payee within the last {self.days} days, "
+            "and this journal does not hold it: is it the same payment under another id? It would be paid twice"
+        )
+        return OrderIssue("request_id", other, remedy, blocks=False, concerns=True)
+
+
+def _plain(number: str) -> str:
+    """The end of a number, however it is punctuated."""
+    return "".join(filter(str.isalnum, number)).casefold()[-_DIGITS:]
