@@ -440,7 +440,7 @@ BEGINNERS = {
     "fleet/_jobs.py": "all of it is one task, which is awaited",
     "journal/_engine/_writer.py": "the thread that writes, which tells of its own end",
     "journal/_postgres/_attendant.py": "the thread that hears, which begins again by itself",
-    "_cli/beside.py": "what a command does beside its work",
+    "_cli/working.py": "what a command does beside its work",
     "_cli/single_order.py": "two things that one wait waits for",
     "_cli/telling.py": "a message to a person, which the end waits for",
     "_cli/watch_state.py": "a walk through one batch, whose failure the next look raises",

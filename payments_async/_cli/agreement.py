@@ -1,7 +1,11 @@
-"""What a person says yes to before a batch is paid: sum, currency, count, service, and who gets how much."""
+"""What persons say yes to, who they are, and what they cancel: sum, currency, count, service, and who gets how much."""
 
 import asyncio
 import heapq
+import os
+import platform
+import sys
+from collections.abc import Sequence
 
 from payments_async import (
     AirtimeLine,
@@ -13,13 +17,16 @@ from payments_async import (
     PayoutOrder,
     UtilityAccount,
 )
-from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.screen import Screen, counted, money, quoted
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.working import working
 from payments_async.bulk import BatchChanged, Plan
+from payments_async.journal import Entry, Journal, JournalRefused, Signature, State
 
 _LARGEST = 10  # payouts that are shown of many
 _CONCERNS = 5  # of many
+
+_AT_ONCE = 500  # in a commit or two
 
 
 async def agree(screen: Screen, payments: PaymentsSession, made: Plan, question: str, *, otherwise: str) -> None:
@@ -98,3 +105,62 @@ def paid_to(screen: Screen, order: Order, *, is_asked: bool) -> str:
         case UtilityAccount() as account:
             area = f", {account.area}" if account.area else ""
             return f"{screen.person(account.customer_reference, is_asked=is_asked)}{area}"
+
+
+def signature(who: str) -> Signature:
+    """The signature of a person at this machine, under the login of this process.
+
+    Raises:
+        BadInput: It has no name.
+    """
+    try:
+        return Signature(who=who.strip(), login=login(), machine=platform.node())
+    except ValueError as error:
+        raise BadInput("--who: your name; it is kept") from error
+
+
+def login() -> str:
+    """Whose process this is, as the system has it: anybody can write another name into the environment."""
+    if sys.platform == "win32":
+        return os.getlogin()
+    from pwd import getpwuid  # type: ignore[attr-defined,unreachable,unused-ignore]  # to who checks for Windows
+
+    user = os.getuid()
+    try:
+        return getpwuid(user).pw_name
+    except KeyError:  # a container whose user has no name
+        return str(user)
+
+
+async def cancel_all(screen: Screen, journal: Journal, request_ids: Sequence[str], *, who: str, why: str) -> Exit:
+    """Cancel what was not sent yet, and tell what could not be cancelled."""
+    done: list[Entry] = []
+    refused: list[tuple[str, str]] = []
+    for first in range(0, len(request_ids), _AT_ONCE):
+        some = request_ids[first : first + _AT_ONCE]
+        cancelling = [journal.cancel(one, who=who, why=why) for one in some]
+        for request_id, found in zip(some, await asyncio.gather(*cancelling, return_exceptions=True), strict=True):
+            if isinstance(found, Entry):
+                done.append(found)
+            elif isinstance(found, JournalRefused):
+                refused.append((request_id, found.message))
+            else:
+                raise found
+    never = [entry for entry in done if entry.state is State.CANCELLED]
+    parked = [entry for entry in done if entry.state is not State.CANCELLED]
+    if never:
+        screen.say(f"never sent, as {quoted(who)} states: {counted(len(never), 'order')}: {quoted(why)}")
+    if parked:
+        words = "not sent again; the first time it may have been paid"
+        screen.listing(f"[bold yellow]{words}[/]", [clean(entry.request_id) for entry in parked], len(parked))
+    if refused:
+        screen.listing("[bold red]not cancelled[/]", [clean(words) for _, words in refused], len(refused))
+    document = {
+        "cancelled": [entry.request_id for entry in never],
+        "parked": [entry.request_id for entry in parked],
+        "refused": [{"request_id": request_id, "why": words} for request_id, words in refused],
+        "who": who,
+        "why": why,
+    }
+    status = Exit.UNKNOWN if parked else Exit.FAILED if refused else Exit.FINE
+    return screen.ended(status, document)

@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
@@ -11,13 +13,12 @@ import attrs
 import typer
 from typer.main import get_command
 
-from payments_async import PaymentsError
+from payments_async import FactsFormatter, PaymentsError
 from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Declined, Exit
 from payments_async._cli.help import PlainCommand
-from payments_async._cli.log import show_log
 from payments_async._cli.profiles import SETTINGS, ProfileName, read_profile
 from payments_async._cli.remedies import exit_of
-from payments_async._cli.screen import Screen
+from payments_async._cli.screen import LogLevel, Screen
 from payments_async._cli.settings import NO_OPTION, ConnectionSettings, fill_in
 from payments_async._cli.signals import interruptible, to_its_end
 
@@ -121,3 +122,27 @@ def _told(screen: Screen, error: BaseException, message: str, status: int) -> in
     screen.trouble(message)
     screen.document({"error": {"kind": type(error).__name__, "message": message}, "exit_status": status})
     return status
+
+
+class _LogOnScreen(logging.Handler):
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+        self.setFormatter(FactsFormatter(lambda: screen.secrets))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.note(self.format(record))
+
+
+def show_log(screen: Screen) -> None:
+    """Send the log of the package, as far as somebody wants to see it, to standard error.
+
+    Warnings of Python's, such as that of an incomplete listing, are shown in any case.
+    """
+    level = screen.log or (LogLevel.DEBUG if screen.debug else None)
+    log = logging.getLogger("payments_async")
+    log.handlers = [logging.NullHandler() if level is None else _LogOnScreen(screen)]
+    log.setLevel(logging.WARNING if level is None else level.upper())
+    log.propagate = False
+
+    warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")

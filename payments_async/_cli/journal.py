@@ -12,10 +12,10 @@ import attrs
 import platformdirs
 import typer
 
+from payments_async._cli.agreement import login, signature
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.profiles import user_folder
 from payments_async._cli.screen import Screen
-from payments_async._cli.signatures import login, signature
 from payments_async.journal import (
     Journal,
     JournalError,

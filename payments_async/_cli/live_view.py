@@ -13,9 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async import PaymentsSession
-from payments_async._cli.beside import beside
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
-from payments_async._cli.working import silence
+from payments_async._cli.working import beside, silence
 from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import FINAL, UNSETTLED, Journal, JournalError, Progress, State
 

@@ -19,9 +19,9 @@ from urllib.parse import quote
 import attrs
 from aiohttp import web
 
+from payments_async._cli.agreement import signature
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean
-from payments_async._cli.signatures import signature
 from payments_async._cli.watch_state import OrderStory, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style

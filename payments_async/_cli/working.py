@@ -2,14 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 from rich.live import Live
 from rich.spinner import Spinner
 
 from payments_async import PaymentsSession
-from payments_async._cli.beside import beside
 from payments_async._cli.screen import Screen, clean
 
 _LONG = 2.0  # seconds after which a wait is worth a word on a terminal
@@ -67,3 +66,16 @@ async def _say_piped(screen: Screen, line: Callable[[], str], sleep: Callable[[f
     while True:
         await sleep(_PIPED)
         screen.note(line())
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Do it for as long as the block runs; what broke it is raised at the end."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()

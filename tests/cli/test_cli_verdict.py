@@ -10,7 +10,7 @@ import pytest
 from cli.commands import send
 
 from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
-from payments_async._cli.demo.ledger import LedgerVerdict, OrderOutcome, judge, outcomes
+from payments_async._cli.demo.run import LedgerVerdict, OrderOutcome, judge, outcomes
 from payments_async._cli.demo.service import DemoService, LedgerRow, ServiceGone
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import Signal, SqliteJournal, State

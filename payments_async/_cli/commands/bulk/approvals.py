@@ -17,7 +17,7 @@ from payments_async._cli.journal import JournalFile, JournalPlace, may_be_made, 
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
-from payments_async._cli.signatures import signature
+from payments_async._cli.agreement import signature
 from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal
 from payments_async.journal.contract import is_one_person
 

@@ -8,16 +8,14 @@ from typing import Annotated
 
 import typer
 
-from payments_async._cli.agreement import paid_to
+from payments_async._cli.agreement import cancel_all, paid_to, signature
 from payments_async._cli.batch_state import currency_of, show_progress
-from payments_async._cli.cancelling import cancel_all
 from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
 from payments_async._cli.limits import read_limit
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
-from payments_async._cli.signatures import signature
 from payments_async._cli.story import open_contradictions
 from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, send_again_all
 from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, State

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from payments_async._cli.agreement import signature
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_payments
 from payments_async._cli.batch_plan import PlanChecks, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.batch_source import FEWEST, kept_options, named_batch, proposal_of, with_last_month
@@ -21,7 +22,6 @@ from payments_async._cli.journal import (
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, quoted
 from payments_async._cli.settings import ConnectionSettings
-from payments_async._cli.signatures import signature
 from payments_async._cli.written import complaints
 from payments_async.bulk import Plan
 from payments_async.bulk import approval_sheet as write_sheet

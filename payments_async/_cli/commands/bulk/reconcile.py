@@ -19,14 +19,13 @@ from payments_async._cli.batch_state import (
     show_progress,
     tell_next,
 )
-from payments_async._cli.beside import beside
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, named, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, telling
-from payments_async._cli.working import working
+from payments_async._cli.working import beside, working
 from payments_async.bulk import Reconciliation, SearchProgress, reconcile
 from payments_async.journal import UNPAID, UNSETTLED, Journal, JournalError, Progress, Run, State
 

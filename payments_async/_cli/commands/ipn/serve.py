@@ -13,11 +13,11 @@ from typing import Annotated
 
 import typer
 
-from payments_async._cli.beside import beside
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async._cli.signals import until_stopped
+from payments_async._cli.working import beside
 from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
 
 _LOOK = 1.0  # seconds between two looks at whom the receiver refused

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from payments_async._cli.cancelling import cancel_all
+from payments_async._cli.agreement import cancel_all
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, moment, pause_document
