@@ -1,6 +1,8 @@
 """SqliteDatabase: a journal's file while it is open here, with what vouches for it and tells who lives."""
 
+
 from __future__ import annotations
+
 
 import ctypes
 import logging
@@ -17,7 +19,8 @@ from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._machine import _sqlite_faults
 from payments_async.journal._machine._memory import MachineState, StateFolder
-from payments_async.journal._sqlite import _circumstances, _opening
+
+from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import FileIdentity, Liveness
 from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection, Gathered, Unforeseen
@@ -25,7 +28,24 @@ from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, migration
 
+import os
+import stat
+from pathlib import Path
+
+from payments_async.journal._examination import IntegrityCheck
+from payments_async.journal._machine._files import mount_of
+from payments_async.journal._machine._memory import StateFolder
+from payments_async.journal._statements._database import Connection
+
+
 _log = logging.getLogger("payments_async.journal")
+
+_FAR = (
+    *("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "davfs"),
+    *("fuse.sshfs", "fuse.gluster", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "fuse.davfs"),
+)
+_LITTLE = 1 << 28  # bytes free, below which the next batch may not fit
+_LONG = 1 << 28  # bytes of a log that nobody has brought into the file
 
 
 class SqliteDatabase:
@@ -132,7 +152,7 @@ class SqliteDatabase:
 
     def _warn(self) -> None:
         """Say so where another machine may have the file as well: its locks and what it shares in memory end there."""
-        where = _circumstances.file_system(self.place)
+        where = file_system(self.place)
         if where.is_wrong:
             facts = {"journal": self.named, "file_system": where.found, "remedy": where.remedy}
             _log.warning("the journal %s is on %s: %s", self.named, where.found, where.remedy, extra=facts)
@@ -282,7 +302,7 @@ class SqliteDatabase:
 
     def circumstances(self, connection: Connection, /) -> tuple[IntegrityCheck, ...]:
         """What the file relies on."""
-        return _circumstances.circumstances(self.place, connection, self._state_folder)
+        return circumstances(self.place, connection, self._state_folder)
 
     def storable(self, row: Sequence[Any], /) -> list[Any]:
         """A row as it is: a file holds everything."""
@@ -353,3 +373,85 @@ class SqliteDatabase:
 def _facts_in(connection: sqlite3.Connection) -> dict[str, str]:
     """What a journal says of itself; nothing where there are no tables yet. Raises ``NotAJournal``."""
     return facts_of(connection) if _opening.version_in(connection).number else {}
+
+
+
+
+def circumstances(
+    path: Path, connection: Connection, state_folder: str | Path | StateFolder | None
+) -> tuple[IntegrityCheck, ...]:
+    """What was found of each."""
+    return (
+        _integrity(connection),
+        _write_ahead_log(path, connection),
+        _permissions(path),
+        file_system(path),
+        _space(path),
+        _memory(state_folder),
+    )
+
+
+def _integrity(connection: Connection) -> IntegrityCheck:
+    found = "; ".join(str(words) for (words,) in connection.execute("PRAGMA integrity_check(5)").fetchall())
+    if found == "ok":
+        return IntegrityCheck(name="file", found="SQLite has read all of it, and it is whole")
+    remedy = "send nothing from it; recover the rest with `sqlite3 FILE .recover` into a new file and reconcile that"
+    return IntegrityCheck(name="file", found=f"damaged: {found}", is_wrong=True, remedy=remedy)
+
+
+def _write_ahead_log(path: Path, connection: Connection) -> IntegrityCheck:
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode != "wal":
+        remedy = "open it with this package, which turns on the log"
+        return IntegrityCheck(name="log", found=f"journal_mode is {mode}", is_wrong=True, remedy=remedy)
+    log = path.with_name(f"{path.name}-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size > _LONG:
+        remedy = (
+            "somebody reads for very long, or a program stands still: find it, and the log is brought into the file"
+        )
+        return IntegrityCheck(name="log", found=f"{size:,} bytes beside the file", remedy=remedy)
+    return IntegrityCheck(name="log", found=f"write-ahead, {size:,} bytes beside the file")
+
+
+def _permissions(path: Path) -> IntegrityCheck:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name == "posix" and mode & 0o077:
+        remedy = f"it names people: chmod 600 {path}"
+        return IntegrityCheck(name="permissions", found=f"{mode:o}: not for its owner alone", remedy=remedy)
+    return IntegrityCheck(name="permissions", found=f"{mode:o}")
+
+
+def file_system(path: Path) -> IntegrityCheck:
+    """Of which kind it is, and whether it is one that several machines may have in common."""
+    mount = mount_of(path)
+    if mount is None:
+        return IntegrityCheck(name="file system", found="not told by this system")
+    where, kind = mount
+    if kind.startswith(_FAR):
+        remedy = "a lock there may be none, and what is committed may be lost: put it on a disk of this machine"
+        return IntegrityCheck(name="file system", found=f"{kind} at {where}", is_wrong=True, remedy=remedy)
+    return IntegrityCheck(name="file system", found=f"{kind} at {where}")
+
+
+def _space(path: Path) -> IntegrityCheck:
+    if not hasattr(os, "statvfs"):
+        return IntegrityCheck(name="disk", found="not told by this system")
+    about = os.statvfs(path.parent)
+    free = about.f_bavail * about.f_frsize
+    remedy = "free some, before a commit finds none" if free < _LITTLE else ""
+    return IntegrityCheck(name="disk", found=f"{free:,} bytes free", remedy=remedy)
+
+
+def _memory(state_folder: str | Path | StateFolder | None) -> IntegrityCheck:
+    """Whether this machine remembers the journal outside of its own folder."""
+    if state_folder is None:
+        remedy = "a restored or second journal is noticed less surely: use the user's state folder"
+        return IntegrityCheck(name="state folder", found="none is wanted", remedy=remedy)
+    try:
+        folder = state_folder.path() if isinstance(state_folder, StateFolder) else Path(state_folder)
+    except FileNotFoundError as error:
+        return IntegrityCheck(name="state folder", found=str(error), remedy="give this user a home that lasts")
+    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        return IntegrityCheck(name="state folder", found=f"{folder} cannot be written", remedy="let this user write it")
+    return IntegrityCheck(name="state folder", found=str(folder))
