@@ -226,8 +226,8 @@ def _imported(path: Path, modules: Collection[str]) -> set[str]:
     return (named & set(modules)) - {_module(path)}
 
 
-# a loop, its threads, processes, networks and clocks are one machine
-PARTS = ("clocks", "loops", "networks", "processes", "threads")
+# a loop, its threads, processes and networks are one machine
+PARTS = ("loops", "networks", "processes", "threads")
 ONE_MACHINE = {f"{PACKAGE}.testing._simulation.{one}" for one in PARTS}
 
 

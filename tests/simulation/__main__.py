@@ -34,9 +34,10 @@ from simulation.columns import drawn
 from simulation.machines import Machine
 from simulation.plans import Blow, Plan
 from simulation.seeds import SEEDS
+from simulation.warming import warm_up
 from simulation.worlds import World, world_of
 
-from payments_async.testing._simulation.machine import simulate, warm_up
+from payments_async.testing._simulation.machine import simulate
 
 _MOST = 5  # failures after which it stops
 _TELL = 60.0  # seconds between two lines about how far it is

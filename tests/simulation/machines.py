@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from simulation import clocks
+from simulation.disks import Disk
 
 from payments_async import PaymentsError, PaymentsSession, PayoutOrder
 from payments_async.bulk import lift_quarantine, reconcile, send_again
@@ -31,8 +33,6 @@ from payments_async.journal import (
     TakeoverAuthorisation,
 )
 from payments_async.outbox import Outbox
-from payments_async.testing._simulation import clocks
-from payments_async.testing._simulation.machine import Disk
 from payments_async.testing._simulation.processes import Process
 
 if TYPE_CHECKING:

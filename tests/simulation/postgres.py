@@ -23,6 +23,7 @@ import psycopg
 from psycopg import conninfo, generators, sql
 from psycopg.pq import TransactionStatus
 from psycopg.waiting import Ready, Wait
+from simulation.threads import SimulatedExecutor, executed
 
 from payments_async.journal._engine import _journal
 from payments_async.journal._postgres import _attendant, _connection
@@ -30,7 +31,7 @@ from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.processes import CURRENT, Process
-from payments_async.testing._simulation.threads import SimulatedExecutor, SimulatedThread, executed, running
+from payments_async.testing._simulation.threads import SimulatedThread, running
 
 TEMPLATE = "simulation_template"
 _CLOCK = """CREATE SCHEMA sim; CREATE FUNCTION sim.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS

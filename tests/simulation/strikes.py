@@ -26,13 +26,15 @@ from typing import Any
 import attrs
 from bulk.lives import BLOWS, LEASE, Life, break_rule_two, half_a_minute_passes, judge, known_of, rehearse, service
 from journal.points import IN_A_FILE
+from simulation.threads import executed
+from simulation.warming import warm_up
 
 from payments_async.sandbox import Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
-from payments_async.testing._simulation.machine import simulate, warm_up
+from payments_async.testing._simulation.machine import simulate
 from payments_async.testing._simulation.networks import Network
 from payments_async.testing._simulation.processes import CURRENT, Process
-from payments_async.testing._simulation.threads import executed, running
+from payments_async.testing._simulation.threads import running
 
 _BEGUN = ".begun"
 _MOMENT = 0.01  # seconds between two tries to have a lock

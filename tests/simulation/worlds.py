@@ -19,6 +19,7 @@ from simulation.judges import Judge
 from simulation.machines import Machine, is_of_the_journal
 from simulation.plans import SERVICE, Blow, Plan
 from simulation.strangers import Forger, Mistaken, begin_to_lie
+from simulation.threads import crash_point
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async._values.tasks import TaskCancelled
@@ -44,7 +45,6 @@ from payments_async.sandbox import Fault, Quirks, Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.networks import Network, Weather
 from payments_async.testing._simulation.processes import Process
-from payments_async.testing._simulation.threads import crash_point
 
 NAME = "shop"
 TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED, State.CANCELLED)

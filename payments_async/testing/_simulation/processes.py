@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from payments_async.testing._simulation.clocks import Clocks
     from payments_async.testing._simulation.loops import SimulatedLoop
     from payments_async.testing._simulation.networks import End, Listener
     from payments_async.testing._simulation.threads import SimulatedThread
@@ -48,7 +47,7 @@ class Process:
         self.threads: list[SimulatedThread] = []
         self.databases: list[sqlite3.Connection] = []
         self.on_death: list[Callable[[], None]] = []
-        self.clocks: tuple[Clocks, ...] = ()
+        self.clocks: tuple[Any, ...] = ()
         self.held: list[Any] = []  # handles that became due while it stood still
         self._loop = loop
         self._context = contextvars.copy_context()
