@@ -1,28 +1,18 @@
 """What a journal asks of a database: connections, a clock, whether it is the one it was; and its examination."""
 
-
 from __future__ import annotations
 
-
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import Any, Protocol
 
-from payments_async.journal._examination import IntegrityCheck
+from payments_async.journal._examination import IntegrityCheck, VerificationReport
 from payments_async.journal._machine._memory import MachineState
 from payments_async.journal._statements._database import Connection, Database, Gathered
-from payments_async.journal._statements._entries import Commit
-from payments_async.journal._statements._moving import TableShape
-from payments_async.journal._versions import Migration
-
-from collections.abc import Callable
-from contextlib import suppress
-from payments_async.journal._examination import IntegrityCheck, VerificationReport
-from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import snapshot
+from payments_async.journal._statements._entries import Commit, snapshot
 from payments_async.journal._statements._examining import count_rows, flaws_of
-from payments_async.journal._statements._moving import facts_of, moved_of
-
+from payments_async.journal._statements._moving import TableShape, facts_of, moved_of
+from payments_async.journal._versions import Migration
 
 
 class JournalDatabase(Database, Protocol):
@@ -169,8 +159,6 @@ class JournalDatabase(Database, Protocol):
             fill: Writes them into the tables, and tells what the journal says of itself.
             placing: Called when all is there, before it counts.
         """
-
-
 
 
 def examined(database: JournalDatabase, progress: Callable[[int, int], object] | None) -> VerificationReport:

@@ -31,8 +31,7 @@ from payments_async.journal._approvals import (
     rule_in_force,
 )
 from payments_async.journal._changes import OrderEvent, Subscription
-from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._engine._database import examined
+from payments_async.journal._engine._database import JournalDatabase, examined
 from payments_async.journal._engine._writer import Writer
 from payments_async.journal._examination import VerificationReport
 from payments_async.journal._faults import (

@@ -1,13 +1,12 @@
 """SqliteDatabase: a journal's file while it is open here, with what vouches for it and tells who lives."""
 
-
 from __future__ import annotations
-
 
 import ctypes
 import logging
 import os
 import sqlite3
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -18,8 +17,8 @@ import attrs
 from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._machine import _sqlite_faults
+from payments_async.journal._machine._files import mount_of
 from payments_async.journal._machine._memory import MachineState, StateFolder
-
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import FileIdentity, Liveness
 from payments_async.journal._statements import _changes
@@ -27,16 +26,6 @@ from payments_async.journal._statements._database import Connection, Gathered, U
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, migration
-
-import os
-import stat
-from pathlib import Path
-
-from payments_async.journal._examination import IntegrityCheck
-from payments_async.journal._machine._files import mount_of
-from payments_async.journal._machine._memory import StateFolder
-from payments_async.journal._statements._database import Connection
-
 
 _log = logging.getLogger("payments_async.journal")
 
@@ -373,8 +362,6 @@ class SqliteDatabase:
 def _facts_in(connection: sqlite3.Connection) -> dict[str, str]:
     """What a journal says of itself; nothing where there are no tables yet. Raises ``NotAJournal``."""
     return facts_of(connection) if _opening.version_in(connection).number else {}
-
-
 
 
 def circumstances(
