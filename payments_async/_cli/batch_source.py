@@ -12,12 +12,12 @@ from typing import Any
 
 import attrs
 
+from payments_async._cli.agreement import login, signature
 from payments_async._cli.batch_file import FileFormat, RowOptions
 from payments_async._cli.batch_plan import PlanChecks
 from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen, clean, counted
-from payments_async._cli.signatures import login, signature
 from payments_async.bulk import Plan
 from payments_async.journal import FINAL, Journal, Progress, Proposal, Run, Signature, State
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from payments_async._cli.agreement import show_orders
+from payments_async._cli.agreement import show_orders, signature
 from payments_async._cli.batch_file import FileFormat, RowOptions, read_payments
 from payments_async._cli.batch_plan import make_plan, names_shown, show_plan
 from payments_async._cli.batch_source import DIGITS, FEWEST, options_of
@@ -17,7 +17,6 @@ from payments_async._cli.journal import JournalFile, JournalPlace, may_be_made, 
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
-from payments_async._cli.agreement import signature
 from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal
 from payments_async.journal.contract import is_one_person
 
