@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-
-import attrs
+from itertools import islice, takewhile
 
 from payments_async.journal._records import RateSlots
 
@@ -15,20 +14,6 @@ _SPELL = 0.1  # seconds for which turns are kept in hand, beside what a reservat
 _MOST = 0.2  # ... however long that is: the last of them must be used in its moment
 _SHORTEST = 0.02  # seconds over which use is measured at least
 _AGAIN = 0.5  # seconds until turns are asked for again at most: the rate may be another one by then
-
-
-@attrs.define
-class _Row:
-    """Turns at even intervals.
-
-    Attributes:
-        next_at: Monotonic seconds of the first that is left.
-        left: How many there are.
-    """
-
-    next_at: float
-    interval: float
-    left: int
 
 
 class Reserve:
@@ -49,8 +34,7 @@ class Reserve:
         self.rate = math.inf
         self.is_limited = False  # an attribute: it is asked for with every order
         self.missed = 0
-        self._rows: deque[_Row] = deque()
-        self._left = 0
+        self._turns: deque[float] = deque()  # monotonic seconds of those in hand, the next one first
         self._low = 0  # so few are left that it is time to ask for more
         self._used = 0  # since some were asked for last
         self._asked_at = clock()
@@ -64,44 +48,29 @@ class Reserve:
             self.rate, self.is_limited = rate, math.isfinite(rate)
             self._not_before = 0.0
             if not self.is_limited:
-                self._rows.clear()
-                self._left = 0
+                self._turns.clear()
 
     @property
     def runs_low(self) -> bool:
         """Whether it is time to ask for more, if orders go on as they did."""
-        return self._left <= self._low
+        return len(self._turns) <= self._low
 
     def is_due(self) -> bool:
         """Whether a turn in hand is good now."""
-        rows = self._rows
-        if not rows:
-            return False
         now = self._clock()
-        if rows[0].next_at + MOMENT < now:
-            self._forget(now)
-        return bool(rows) and rows[0].next_at <= now
+        self._forget(now)
+        return bool(self._turns) and self._turns[0] <= now
 
     def take(self) -> None:
         """An order is begun in the turn that is due."""
-        row = self._rows[0]
-        row.next_at += row.interval
-        row.left -= 1
-        self._left -= 1
+        self._turns.popleft()
         self._used += 1
-        if not row.left:
-            self._rows.popleft()
 
     def count_due(self) -> int:
         """How many turns are good now."""
-        if not self.is_due():
-            return 0
-        now, due = self._clock(), 0
-        for row in self._rows:
-            if row.next_at > now:
-                break
-            due += min(row.left, 1 + int((now - row.next_at) / row.interval))
-        return due
+        now = self._clock()
+        self._forget(now)
+        return sum(1 for _ in takewhile(lambda at: at <= now, self._turns))
 
     def wanted(self, waiting: int) -> int:
         """How many to ask for now, if any.
@@ -116,7 +85,7 @@ class Reserve:
         speed = self._used / max(now - self._asked_at, _SHORTEST)
         expected = int(speed * min(_SPELL + self._took, _MOST))
         at_once = min(max(waiting, self.missed), math.ceil(self.rate * _SPELL))
-        return max(0, expected + at_once - self._left)
+        return max(0, expected + at_once - len(self._turns))
 
     def add(self, turns: RateSlots, asked_at: float) -> None:
         """Turns were reserved, or none yet.
@@ -132,9 +101,9 @@ class Reserve:
         if not self.is_limited:
             return
         if turns.count:
-            self._rows.append(_Row(now + turns.starts_in, turns.interval, turns.count))
-            self._left += turns.count
-            self._low = self._left // 2
+            first = now + turns.starts_in
+            self._turns.extend(first + place * turns.interval for place in range(turns.count))
+            self._low = len(self._turns) // 2
         else:
             self._not_before = now + min(turns.again_in, _AGAIN)
 
@@ -142,19 +111,12 @@ class Reserve:
         """Seconds until the next turn in hand, or until it is worth asking for some; ``None`` where it is now."""
         now = self._clock()
         self._forget(now)
-        times = [row.next_at for row in self._rows]
+        times = list(islice(self._turns, 1))
         if self._not_before > now:
             times.append(self._not_before)
         return max(0.0, min(times) - now) if times else None
 
     def _forget(self, now: float) -> None:
         """Let turns go whose moment is over."""
-        while self._rows and (late := now - MOMENT - self._rows[0].next_at) > 0.0:
-            row = self._rows[0]
-            gone = min(row.left, math.ceil(late / row.interval))
-            row.next_at += gone * row.interval
-            row.left -= gone
-            self._left -= gone
-            if row.left:
-                break
-            self._rows.popleft()
+        while self._turns and self._turns[0] < now - MOMENT:
+            self._turns.popleft()
