@@ -14,8 +14,7 @@ from payments_async._values.amounts import currency_key
 from payments_async._values.spill import paged
 from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS
 from payments_async.journal._states import State
-from payments_async.outbox._scans import DateRange, ListScanner, day_of
-from payments_async.outbox._targets import ReconcileTarget, put_back
+from payments_async.outbox._scans import DateRange, ListScanner, ReconcileTarget, day_of, put_back
 
 _UNPROVEN = "absence from the list of {days} proves nothing"
 _YET_TO_COME = 60.0  # seconds by which the clocks of machines that share a journal may differ

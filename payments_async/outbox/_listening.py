@@ -15,7 +15,7 @@ from payments_async.journal._faults import JournalClosed, JournalError, OrderUnk
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 from payments_async.outbox._reconcile import tell_the_session
-from payments_async.outbox._targets import ReconcileTarget
+from payments_async.outbox._scans import ReconcileTarget
 
 _log = logging.getLogger("payments_async")
 SOON = 1.0  # seconds for which a caller of `pay` hears from the worker here alone; then from whatever tells first

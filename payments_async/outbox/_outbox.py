@@ -70,11 +70,10 @@ from payments_async.journal._records import (
 from payments_async.journal._states import FINAL, UNSENT, State
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._changes import ChangeHandlers
-from payments_async.outbox._collecting import Collector
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._listening import SOON, ChangeListener
 from payments_async.outbox._scans import account_of
-from payments_async.outbox._sending import OrderSender
+from payments_async.outbox._sending import Collector, OrderSender
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, OutboxWorker

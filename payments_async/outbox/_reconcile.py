@@ -30,12 +30,10 @@ from payments_async.outbox._scans import (
     STATES,
     DateRange,
     Difference,
-    ListScanner,
-    check_account,
-)
-from payments_async.outbox._targets import (
     ListedTransaction,
+    ListScanner,
     ReconcileTarget,
+    check_account,
     collect,
     put_back,
     reconcile_targets,

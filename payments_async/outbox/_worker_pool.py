@@ -26,9 +26,8 @@ from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress, SharedRate, TransitionResult
 from payments_async.journal._states import Signal
-from payments_async.outbox._brakes import Backoff, Budget
+from payments_async.outbox._brakes import Backoff, Budget, Reserve
 from payments_async.outbox._leases import LeasedOrder, Leases
-from payments_async.outbox._turns import Reserve
 
 _log = logging.getLogger("payments_async")
 

@@ -7,7 +7,7 @@ import pytest
 from bulk.worlds import BATCH, payouts, world
 
 from payments_async.bulk import reconcile, run_batch
-from payments_async.outbox import _reconcile, _targets
+from payments_async.outbox import _reconcile, _scans
 from payments_async.sandbox import Fault
 
 COUNT = 40
@@ -55,7 +55,7 @@ async def test_by_pages_is_what_order_by_order_is(
     for name in ("pages", "each"):
         (tmp_path / name).mkdir()
     by_pages = await reconciled(tmp_path / "pages", seed, record_has_status=has_status)
-    for module in (_reconcile, _targets):
+    for module in (_reconcile, _scans):
         monkeypatch.setattr(module, "PAGE", 1)
     assert by_pages == await reconciled(tmp_path / "each", seed, record_has_status=has_status)
 

@@ -15,7 +15,7 @@ from journal.factories import Clock
 from payments_async.journal import Journal
 from payments_async.journal._statements._pacing import AHEAD, AT_ONCE, LONGEST_PAUSE, SCHEDULE, asked_for
 from payments_async.journal.contract import RateSlots, SharedRate
-from payments_async.outbox._turns import MOMENT, Reserve
+from payments_async.outbox._brakes import MOMENT, Reserve
 
 HOUR = 3600.0
 A_BREATH = 1e-6  # seconds; of a million seconds a float knows no less

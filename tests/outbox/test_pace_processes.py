@@ -19,7 +19,7 @@ from outbox.desks import A_MINUTE, until
 
 from payments_async.journal import Journal, PostgresJournal, SqliteJournal
 from payments_async.journal.contract import SharedRate
-from payments_async.outbox._turns import MOMENT
+from payments_async.outbox._brakes import MOMENT
 from payments_async.sandbox import Fault, Sandbox
 
 pytestmark = pytest.mark.slow
