@@ -20,6 +20,7 @@ from payments_async.journal import RunIdentity, Signal, SqliteJournal, State, co
 from payments_async.journal.contract import Evidence, Outcome, Permit, RawNotification
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
+from payments_async.testing import Testing
 
 PAGE = Path(__file__).parents[2] / ".github" / "docs" / "runbook.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -161,7 +162,7 @@ async def broken_off(sandbox: Sandbox) -> None:
         yield from (order(f"old-{number}") for number in range(1001))
         raise InterruptedError
 
-    async with SqliteJournal("shop.sqlite", clock=lambda: time.time() - 3600) as journal:
+    async with SqliteJournal("shop.sqlite", testing=Testing(now=lambda: time.time() - 3600)) as journal:
         await journal.open_outbox("outbox", identity(sandbox))
         await journal.open_run("november", identity(sandbox), outbox="outbox")
         with pytest.raises(InterruptedError):
@@ -193,22 +194,22 @@ async def lost_for_ever(sandbox: Sandbox) -> None:
 
 
 SCENES: dict[str, Callable[[Sandbox], Awaitable[None]]] = {
-    "Somebody asks what became of a payment, and wants to pay it again": lost,
+    "A customer asks about a payment, and wants it paid again": lost,
     "An order stays unknown, or is parked": lost_beside_another,
     "Nothing is sent, and the outbox is paused": paused,
-    "Nothing is sent, and nobody has paused it": nothing_special,
+    "Nothing is sent, and the outbox is not paused": nothing_special,
     "The service is away for an hour": nothing_special,
-    "Something was paid that nobody ordered": notified,
+    "A payment that you did not order": notified,
     "Evidence against evidence": contradicted,
     "A backup was put back": restored,
-    "A batch lies there and is never sent": broken_off,
-    "An application was not told": untold,
+    "A batch is never sent": broken_off,
+    "Handlers of an application failed": untold,
     "Notifications are refused": nothing_special,
     "The disk is full, or the file looks damaged": nothing_special,
     "A journal is lost for ever": lost_for_ever,
 }
 SETTINGS = {
-    "Nothing is sent, and nobody has paused it": {"PAYMENTS_APP_PASSWORD": "rotated-since"},
+    "Nothing is sent, and the outbox is not paused": {"PAYMENTS_APP_PASSWORD": "rotated-since"},
     "The service is away for an hour": {"PAYMENTS_BASE_URL": NO_SERVICE},
 }
 
