@@ -53,6 +53,11 @@ class Settlement:
     status: TransactionStatus
     evidence: TransactionEvent | Transaction | str
 
+    @property
+    def is_successful(self) -> bool:
+        """Whether the money was paid."""
+        return self.status is TransactionStatus.SUCCESSFUL
+
 
 class Notified(Protocol):
     """What ``settled`` needs of a receiver."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -10,14 +9,15 @@ from typing import Any, Generic, TypeVar
 
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import escape, masked, redacted
+from payments_async._values.spelled import Spelled
 
 T = TypeVar("T")
 
 
-class TransactionStatus(enum.StrEnum):
-    """Status of a transaction. Open: an undocumented status is kept as it came and equals its text.
+class TransactionStatus(Spelled):
+    """Status of a transaction. An undocumented status is kept as it came.
 
-    Section "States and transitions".
+    It equals its text in any letter case, and the ``State`` of the same name.
     """
 
     ENQUEUED = "ENQUEUED"
@@ -48,6 +48,11 @@ class TransactionStatus(enum.StrEnum):
     def is_final(self) -> bool:
         """Whether the money has moved or surely will not: successful, failed or reversed."""
         return self in _FINAL
+
+    @property
+    def is_successful(self) -> bool:
+        """Whether the money was paid."""
+        return self is TransactionStatus.SUCCESSFUL
 
 
 _FINAL = frozenset({TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED, TransactionStatus.REVERSED})
@@ -145,6 +150,11 @@ class Transaction:
     approver: str | None = field(default=None, repr=masked)
     attachments: Mapping[str, Any] | None = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(factory=dict, repr=False)
+
+    @property
+    def is_successful(self) -> bool:
+        """Whether the record itself says that it was paid; most records carry no status."""
+        return self.status is TransactionStatus.SUCCESSFUL
 
 
 @frozen(kw_only=True)

@@ -15,9 +15,14 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Literal, NamedTuple
 
+from payments_async._values.spelled import Spelled
 
-class State(enum.StrEnum):
-    """Where an order stands; in the order in which states are shown."""
+
+class State(Spelled):
+    """Where an order stands; in the order in which states are shown.
+
+    It equals its text in any letter case, and the ``TransactionStatus`` of the same name.
+    """
 
     PLANNED = "planned"
     SENDING = "sending"
