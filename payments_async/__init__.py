@@ -19,6 +19,7 @@ __all__ = [
     "Cards",
     "CollectionOrder",
     "Collections",
+    "Connection",
     "Credentials",
     "Destination",
     "Dialect",

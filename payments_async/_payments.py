@@ -21,7 +21,7 @@ from payments_async._values.handlers import ErrorHook
 from payments_async._values.threads import in_thread
 from payments_async._wire.models import Acceptance
 from payments_async._wire.orders import Order
-from payments_async.ipn import Receiver
+from payments_async.ipn import Receiver, ReceiverSettings
 from payments_async.journal import Entry, Journal, State, journal_at
 from payments_async.outbox import Outbox
 
@@ -76,11 +76,12 @@ class Payments:
         check_instance("journal", journal, (Journal, str, Path), "a journal, the path of its file, or a DSN")
         journal = journal if isinstance(journal, Journal) else journal_at(journal)
         if receiver is None:
-            receiver = Receiver(journal, dialect=session.dialect, observer=executor_of(session).observer)
+            settings = ReceiverSettings(dialect=session.dialect, observer=executor_of(session).observer)
+            receiver = Receiver(journal, settings=settings)
         elif check_instance("receiver", receiver, Receiver, "Receiver(journal, ...)").inbox is not journal:
             raise ValueError("receiver: make it of this journal, as in Receiver(journal, ...)")
         if outbox is None:
-            outbox = Outbox(session, journal, receiver=receiver)
+            outbox = Outbox(session, journal)
         elif check_instance("outbox", outbox, Outbox, "Outbox(session, journal, ...)").journal is not journal:
             raise ValueError("outbox: make it of this journal, as in Outbox(session, journal, ...)")
         elif outbox.session is not session:

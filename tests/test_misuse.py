@@ -21,6 +21,7 @@ from payments_async import (
 )
 from payments_async.bulk import plan, reconcile, run_batch
 from payments_async.sandbox import Sandbox
+from payments_async.testing import Testing
 
 
 class Parts(NamedTuple):
@@ -59,15 +60,20 @@ MADE: list[tuple[Callable[[Parts], object], str]] = [
     (lambda it: Outbox(it.session, it.journal, 5), "name: expected text, not int"),  # type: ignore[arg-type]
     (lambda it: Outbox(it.session, it.journal, policy=5), "policy: expected HandlerPolicy(...), not int"),  # type: ignore[arg-type]
     (lambda it: Outbox(it.session, it.journal, fuse=5), "fuse: expected Fuse(...), not int"),  # type: ignore[arg-type]
-    (lambda it: Outbox(it.session, it.journal, now=5), "now: expected a function that gives Unix seconds, not int"),  # type: ignore[arg-type]
-    (lambda it: Outbox(it.session, it.journal, receiver=it.journal), "receiver: its inbox must be this journal"),
+    (
+        lambda it: Outbox(it.session, it.journal, testing=Testing(now=5)),
+        "now: expected a function that gives Unix seconds, not int",
+    ),  # type: ignore[arg-type]
     (lambda it: Outbox(Payments(it.session, PATH), it.journal), f"{SESSION}Payments"),  # type: ignore[arg-type]
     (lambda it: Receiver(PATH), "inbox: expected a journal, such as SqliteJournal('payments.sqlite'), not str"),
     (lambda it: Receiver(SqliteJournal), "inbox: expected a journal, such as"),  # type: ignore[arg-type]
     (lambda it: Receiver(it.session), "not PaymentsSession"),
     (lambda it: Receiver(it.journal, confirm=True), "confirm: expected the PaymentsSession to ask, not bool"),  # type: ignore[arg-type]
     (lambda it: Receiver(it.journal, policy={}), "policy: expected HandlerPolicy(...), not dict"),  # type: ignore[arg-type]
-    (lambda it: SqliteJournal(PATH, clock=5), "clock: expected a function that gives Unix seconds, not int"),  # type: ignore[arg-type]
+    (
+        lambda it: SqliteJournal(PATH, testing=Testing(now=5)),
+        "now: expected a function that gives Unix seconds, not int",
+    ),  # type: ignore[arg-type]
     (lambda it: Sandbox(clock=5), "clock: expected a clock, such as ManualClock(), not int"),  # type: ignore[arg-type]
 ]
 AWAITED: list[tuple[Callable[[Parts], Any], str]] = [

@@ -13,10 +13,11 @@ from typing import Any
 import attrs
 import pytest
 from bulk.worlds import BATCH, payout, payouts, session
+from nested import for_sandbox
 
 from payments_async import Dialect, OutcomeUnknown, PaymentsSession, Rejected
-from payments_async.bulk import reconcile, run_batch
-from payments_async.ipn import HandlerPolicy, Receiver, TransactionSucceeded
+from payments_async.bulk import RunSettings, reconcile, run_batch
+from payments_async.ipn import HandlerPolicy, Receiver, ReceiverSettings, TransactionSucceeded
 from payments_async.journal import Entry, SqliteJournal, State
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox
@@ -89,7 +90,7 @@ class Scene:
 async def scene(folder: Path, telescope: Telescope, **settings: Any) -> AsyncIterator[Scene]:
     """Open everything; settings are the sandbox's."""
     async with AsyncExitStack() as stack:
-        sandbox = await stack.enter_async_context(Sandbox(**settings))
+        sandbox = await stack.enter_async_context(Sandbox(**for_sandbox(settings)))
         payments = await stack.enter_async_context(session(sandbox, observer=telescope.observer))
         journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db"))
         yield Scene(sandbox, payments, journal)
@@ -202,7 +203,7 @@ async def test_every_exchange_is_measured(tmp_path: Path, telescope: Telescope) 
 
 async def test_a_notification_is_joined_to_the_call_that_sent_its_order(tmp_path: Path, telescope: Telescope) -> None:
     """What takes it and what handles it are linked to the POST, and the handlers to what took it."""
-    receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
+    receiver = Receiver(senders=["127.0.0.1"], settings=ReceiverSettings(observer=telescope.observer))
 
     @receiver.on(TransactionSucceeded)
     async def paid(event: TransactionSucceeded) -> None:
@@ -225,7 +226,12 @@ async def test_a_notification_is_joined_to_the_call_that_sent_its_order(tmp_path
 async def test_a_handler_that_fails_is_seen(tmp_path: Path, telescope: Telescope) -> None:
     """The round is an error; after the last one the dead letter is counted, and the inbox's backlog is told."""
     async with SqliteJournal(tmp_path / "journal.db") as journal:
-        receiver = Receiver(journal, ["127.0.0.1"], policy=HandlerPolicy(attempts=1), observer=telescope.observer)
+        receiver = Receiver(
+            journal,
+            ["127.0.0.1"],
+            policy=HandlerPolicy(attempts=1),
+            settings=ReceiverSettings(observer=telescope.observer),
+        )
 
         @receiver.on(TransactionSucceeded)
         async def paid(event: TransactionSucceeded) -> None:
@@ -245,7 +251,7 @@ async def test_a_handler_that_fails_is_seen(tmp_path: Path, telescope: Telescope
 
 async def test_who_is_refused_is_counted(telescope: Telescope) -> None:
     """By the reason, without the address, of which there may be any number."""
-    receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
+    receiver = Receiver(senders=["127.0.0.1"], settings=ReceiverSettings(observer=telescope.observer))
     assert 403 == (await deliver(receiver, notification("r-1"), sender="10.0.0.1")).status
     assert [({"payments_async.reason": "a sender is not known"}, 1)] == telescope.points(
         "payments_async.notifications.refused"
@@ -254,7 +260,7 @@ async def test_who_is_refused_is_counted(telescope: Telescope) -> None:
 
 async def test_quirks_are_counted(tmp_path: Path, telescope: Telescope) -> None:
     """A notification that contradicts an earlier one, and an answer of another shape; each known quirk once, by id."""
-    receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
+    receiver = Receiver(senders=["127.0.0.1"], settings=ReceiverSettings(observer=telescope.observer))
 
     @receiver.on(TransactionSucceeded)
     async def paid(event: TransactionSucceeded) -> None:
@@ -277,7 +283,9 @@ async def test_a_batch_holds_its_calls_and_a_reconciliation_its_settled_orders(
     """The calls are children of the batch; the reconciliation is linked to the call whose order it settled."""
     async with scene(tmp_path, telescope, clock=ManualClock()) as here:  # so no order ends meanwhile
         here.sandbox.script(Fault.LOST_AFTER, on="payout")
-        await run_batch(here.payments, here.journal, BATCH, payouts(2), concurrency=1, look_first="never")
+        await run_batch(
+            here.payments, here.journal, BATCH, payouts(2), settings=RunSettings(concurrency=1, look_first="never")
+        )
         done = await reconcile(here.payments, here.journal, BATCH)
     batch, reconciliation, (lost, accepted) = (
         telescope.one("run batch"),
@@ -384,8 +392,8 @@ async def test_an_observer_that_breaks(at: str, tmp_path: Path, caplog: pytest.L
         with pytest.raises(OutcomeUnknown):
             await payments.payouts.send(payout(1))
         async with SqliteJournal(tmp_path / "journal.db") as journal:
-            receiver = Receiver(journal, senders=["127.0.0.1"], observer=observer)
-            async with receiver, Outbox(payments, journal, receiver=receiver) as outbox:
+            receiver = Receiver(journal, senders=["127.0.0.1"], settings=ReceiverSettings(observer=observer))
+            async with receiver, Outbox(payments, journal) as outbox:
                 entry = await outbox.pay(payout(2), timeout=60)
                 answer = await deliver(receiver, notification(request_id=payout(2).request_id))
                 assert (State.ACCEPTED, 200) == (entry.state, answer.status)

@@ -33,7 +33,7 @@ from payments_async import (
 from payments_async._values.threads import in_thread
 from payments_async.ipn import serving
 from payments_async.journal import NotCancelled
-from payments_async.outbox import HandlerFailure
+from payments_async.outbox import HandlerFailure, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
@@ -244,7 +244,7 @@ def test_parts_that_do_not_belong_together(
 async def test_parts_with_settings_of_their_own_are_kept(service: Sandbox, place: Path) -> None:
     """An outbox of another name, which pays nothing by itself, stays what it is."""
     session, journal = PaymentsSession.from_env(service.variables), SqliteJournal(place)
-    outbox = Outbox(session, journal, "refunds", works=False)
+    outbox = Outbox(session, journal, "refunds", worker=WorkerSettings(sends=False))
     async with Payments(session, journal, outbox=outbox) as payments:
         assert outbox is payments.outbox
         assert State.PLANNED is (await payments.put(payout())).state

@@ -27,7 +27,7 @@ from payments_async import Credentials, PaymentsSession
 from payments_async.bulk import reconcile
 from payments_async.ipn import serving
 from payments_async.journal import Entry, SqliteJournal, State
-from payments_async.sandbox import Fault, Sandbox
+from payments_async.sandbox import Fault, Redelivery, Sandbox
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "withdrawals"
@@ -134,7 +134,9 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def service() -> AsyncIterator[Sandbox]:
     """The service, simulated; a notification that nobody takes is tried again soon."""
-    async with Sandbox(processing_delay=0.02, ipn_attempts=99, ipn_wait_initial=0.05, ipn_wait_max=0.2) as service:
+    async with Sandbox(
+        processing_delay=0.02, redelivery=Redelivery(attempts=99, wait_initial=0.05, wait_max=0.2)
+    ) as service:
         yield service
 
 

@@ -43,7 +43,7 @@ async def main(folder: Path) -> None:
         credentials = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
         payments = PaymentsSession(service.base_url, credentials)
         receiver = Receiver(journal, senders=["127.0.0.1"])
-        outbox = Outbox(payments, journal, receiver=receiver)
+        outbox = Outbox(payments, journal)
 
         @outbox.on(State.SUCCESSFUL, State.FAILED, State.REJECTED)
         async def settled(entry: Entry) -> None:

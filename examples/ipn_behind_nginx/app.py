@@ -11,7 +11,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, TransactionConflict, TransactionSucceeded, serving
+from payments_async.ipn import (
+    DOCUMENTED_SENDERS,
+    Receiver,
+    ReceiverSettings,
+    TransactionConflict,
+    TransactionSucceeded,
+    serving,
+)
 from payments_async.journal import SqliteJournal
 
 JOURNAL = Path("notifications.sqlite")
@@ -23,12 +30,8 @@ async def main(port: int = 8080, senders: Sequence[str] = DOCUMENTED_SENDERS) ->
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with SqliteJournal(JOURNAL) as journal:
-        receiver = Receiver(
-            journal,
-            senders,
-            trusted_proxies=["127.0.0.1"],
-            owner=f"receiver on {port}",  # the same after a restart: what a killed process held is handled at once
-        )
+        settings = ReceiverSettings(owner=f"receiver on {port}")  # what a killed process held is handled at once
+        receiver = Receiver(journal, senders, trusted_proxies=["127.0.0.1"], settings=settings)
 
         @receiver.on(TransactionSucceeded)
         async def settled(event: TransactionSucceeded) -> None:

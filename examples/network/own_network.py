@@ -15,8 +15,8 @@ from types import SimpleNamespace
 
 import aiohttp
 
-from payments_async import Credentials, PaymentsError, PaymentsSession
-from payments_async.sandbox import Sandbox
+from payments_async import Connection, Credentials, PaymentsError, PaymentsSession
+from payments_async.sandbox import Sandbox, SandboxServer
 
 
 def make_certificate(folder: Path, name: str) -> None:
@@ -91,17 +91,19 @@ async def main(folder: Path) -> None:
     """Ask for the account through all of it; then without the certificate that the service wants."""
     make_certificate(folder, "service")
     make_certificate(folder, "client")
-    async with Sandbox(ssl=tls_for_service(folder)) as service, proxy() as (address, asked):
+    async with Sandbox(server=SandboxServer(ssl=tls_for_service(folder))) as service, proxy() as (address, asked):
         known = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
         # A session of your own for hooks; without them, `ssl=` and `proxy=` of PaymentsSession are enough.
         async with (
             aiohttp.ClientSession(trace_configs=[hooks()], cookie_jar=aiohttp.DummyCookieJar()) as http,
-            PaymentsSession(service.base_url, known, http=http, ssl=tls_for_us(folder), proxy=address) as payments,
+            PaymentsSession(
+                service.base_url, known, connection=Connection(http=http, ssl=tls_for_us(folder), proxy=address)
+            ) as payments,
         ):
             account = await payments.accounts.get()
             print(f"account in {account.currency}, through the proxy: {asked == ['CONNECT']}")
         stranger = ssl.create_default_context(cafile=str(folder / "service.pem"))
-        async with PaymentsSession(service.base_url, known, ssl=stranger) as payments:
+        async with PaymentsSession(service.base_url, known, connection=Connection(ssl=stranger)) as payments:
             try:
                 await payments.accounts.get()
             except PaymentsError as error:

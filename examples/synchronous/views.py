@@ -58,7 +58,7 @@ async def _put(order: Order) -> Entry:
     told = settings()
     journal = journal_at(told["PAYMENTS_JOURNAL"])
     payments = PaymentsSession.from_env(told)  # says whose account it is; it sends nothing here, and does not log in
-    async with journal, payments, Outbox(payments, journal, works=False, settles=False) as outbox:
+    async with journal, payments, Outbox(payments, journal, worker=None) as outbox:
         return await outbox.put(order)
 
 

@@ -26,7 +26,7 @@ async def main() -> None:
     payments = PaymentsSession.from_env(told)
     is_sandbox = payments.base_url.startswith("http://")  # the service itself has https alone
     receiver = Receiver(journal, ["127.0.0.1"] if is_sandbox else DOCUMENTED_SENDERS)
-    outbox = Outbox(payments, journal, receiver=receiver)
+    outbox = Outbox(payments, journal)
 
     @outbox.on(State.SUCCESSFUL, State.FAILED, State.REJECTED, State.PARKED)
     async def told_of(entry: Entry) -> None:

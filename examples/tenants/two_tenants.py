@@ -19,7 +19,7 @@ from payments_async import Beneficiary, Credentials, MobileMoneyWallet, Payments
 from payments_async.ipn import Receiver
 from payments_async.journal import SqliteJournal, WrongAccount
 from payments_async.outbox import Outbox
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Sandbox, SandboxAccount
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +40,7 @@ def tenant_of(name: str, folder: Path, base_url: str, credentials: Credentials) 
     payments = PaymentsSession(base_url, credentials)
     journal = SqliteJournal(folder / f"{name}.sqlite")
     receiver = Receiver(journal, senders=["127.0.0.1"], path_token=token)
-    outbox = Outbox(payments, journal, receiver=receiver)
+    outbox = Outbox(payments, journal)
     return Tenant(name=name, token=token, payments=payments, journal=journal, receiver=receiver, outbox=outbox)
 
 
@@ -66,7 +66,7 @@ async def main(folder: Path) -> None:
     """Pay one order of each, and show that nothing of one reaches the other."""
     async with AsyncExitStack() as stack:
         services = {
-            name: await stack.enter_async_context(Sandbox(account_number=number))
+            name: await stack.enter_async_context(Sandbox(account=SandboxAccount(number=number)))
             for name, number in (("north", 6), ("south", 7))
         }
         tenants = []

@@ -34,7 +34,7 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words
 from payments_async._cli.working import working
-from payments_async.bulk import RunProgress, read_money, reconcile, run_batch
+from payments_async.bulk import RunProgress, RunSettings, read_money, reconcile, run_batch
 from payments_async.journal import FINAL, UNSETTLED, Entry, Journal, JournalUnavailable, RunIdentity, State
 
 Order = PayoutOrder | CollectionOrder
@@ -320,11 +320,13 @@ class _OrderRun:
                 self.journal,
                 self.asked.batch_id,
                 [self.asked.order],
-                concurrency=1,
+                settings=RunSettings(
+                    concurrency=1,
+                    look_first="never" if self.asked.sending.without_looking else "always",
+                    patience=_PATIENCE,
+                    lease=_LEASE,
+                ),
                 stop=stop.drain,
-                look_first="never" if self.asked.sending.without_looking else "always",
-                patience=_PATIENCE,
-                lease=_LEASE,
                 progress=self._tell_wait,
             )
         if progress.looked is not None:

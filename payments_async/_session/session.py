@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import aiohttp
+import attrs
 from yarl import URL
 
 from payments_async._session.attempts import AttemptHook
@@ -33,6 +34,7 @@ from payments_async._values.deadlines import steady_seconds
 from payments_async._values.log_lines import LOG, show_log
 from payments_async._values.masking import Secret, Secrets
 from payments_async._values.observing import Observer, guarded
+from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async._wire import endpoints
 from payments_async._wire.dialect import Dialect
 
@@ -48,6 +50,29 @@ _BASE_URL = "PAYMENTS_BASE_URL"
 _CREDENTIALS = {"app_key": "PAYMENTS_APP_KEY", "app_password": "PAYMENTS_APP_PASSWORD", "user_id": "PAYMENTS_USER_ID"}
 
 
+@attrs.frozen(kw_only=True)
+class Connection:
+    """How a session reaches the service.
+
+    Attributes:
+        http: Your own ``aiohttp.ClientSession``; you open and close it.
+        ssl: TLS settings, a client certificate included.
+        proxy: Address of an HTTP proxy. The service whitelists addresses, so yours may need one.
+        trust_env: Whether the proxy variables of the environment count (not with ``http``: set it there).
+    """
+
+    http: aiohttp.ClientSession | None = None
+    ssl: tls.SSLContext | None = None
+    proxy: str | URL | None = attrs.field(default=None, repr=False)  # it may hold a password
+    trust_env: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        _check_kinds((("http", self.http), ("ssl", self.ssl)))
+        check_flag("trust_env", self.trust_env)
+        if self.http is not None and self.trust_env:
+            raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
+
+
 class SessionSettings(TypedDict, total=False):
     """What ``PaymentsSession`` takes by name, beside address and credentials."""
 
@@ -55,14 +80,9 @@ class SessionSettings(TypedDict, total=False):
     retry: RetryPolicy | None
     limits: Limits | None
     timeout: aiohttp.ClientTimeout | float
-    http: aiohttp.ClientSession | None
-    ssl: tls.SSLContext | None
-    proxy: str | URL | None
-    trust_env: bool
-    clock: Callable[[], float]
-    sleep: Callable[[float], Awaitable[object]]
-    now: Callable[[], float]
+    connection: Connection | None
     observer: Observer | None
+    testing: Testing
 
 
 class PaymentsSession:
@@ -88,14 +108,9 @@ class PaymentsSession:
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
         timeout: aiohttp.ClientTimeout | float = DEFAULT_TIMEOUT,
-        http: aiohttp.ClientSession | None = None,
-        ssl: tls.SSLContext | None = None,
-        proxy: str | URL | None = None,
-        trust_env: bool = False,
-        clock: Callable[[], float] = steady_seconds,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        now: Callable[[], float] = time.time,
+        connection: Connection | None = None,
         observer: Observer | None = None,
+        testing: Testing = NOT_TESTING,
     ) -> None:
         """Describe a session; nothing is sent before its first call.
 
@@ -108,39 +123,30 @@ class PaymentsSession:
             limits: Concurrency, rate, largest answer.
             timeout: Of one HTTP exchange: 60 s in all, 10 s to connect. A number is seconds in all. The wait for a
                 place is not part of it.
-            http: Your own ``aiohttp.ClientSession``; it is never closed here.
-            ssl: TLS settings, a client certificate included.
-            proxy: Address of an HTTP proxy; the service whitelists addresses, so yours may need one.
-            trust_env: Whether the proxy variables of the environment count (not with ``http``: set it there).
-            clock: Monotonic seconds.
-            sleep: Waits for seconds.
-            now: Unix seconds, which the service's dates are compared with.
+            connection: TLS, a proxy, or an HTTP client of your own.
             observer: Watches what it does, such as ``payments_async.otel.OpenTelemetry()``.
+            testing: Another clock, for tests.
 
         Raises:
             TypeError, ValueError: When the address or a setting cannot be right; the message names it.
         """
-        _check_settings(credentials, dialect, retry, limits, http, ssl)
+        _check_settings(credentials, dialect, retry, limits, connection, testing)
         timeouts = _timeouts(timeout)
-        check_flag("trust_env", trust_env)
-        check_callable("clock", clock, "a function that gives monotonic seconds")
-        check_callable("sleep", sleep, "an async function that waits for seconds")
-        check_callable("now", now, "a function that gives Unix seconds")
-        if http is not None and trust_env:
-            raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
+        clock, sleep = testing.clock or steady_seconds, testing.sleep or asyncio.sleep
         dialect = dialect or Dialect()
         limits = limits or Limits()
+        connection = connection or Connection()
         observer = guarded(observer)
         sending, executing = _parts(observer)
         transport = sending(
             base_url,
-            http=http,
-            ssl=ssl,
-            proxy=proxy,
-            trust_env=trust_env,
+            http=connection.http,
+            ssl=connection.ssl,
+            proxy=connection.proxy,
+            trust_env=connection.trust_env,
             reply_bytes=limits.reply_bytes,
             clock=clock,
-            wall_clock=now,
+            wall_clock=testing.now or time.time,
         )
         _check_prefix(transport.base_url, dialect.api_prefix)
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
@@ -446,14 +452,16 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "limits": (Limits, "Limits(concurrency=...)"),
     "http": (aiohttp.ClientSession, "an aiohttp.ClientSession (one that repeats requests would pay twice)"),
     "ssl": (tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified"),
+    "connection": (Connection, "Connection(proxy=...)"),
 }
 
 
 def _check_settings(
-    credentials: object, dialect: object, retry: object, limits: object, http: object, ssl: object
+    credentials: object, dialect: object, retry: object, limits: object, connection: object, testing: object
 ) -> None:
     check_instance("credentials", credentials, Credentials, "Credentials(app_key=..., app_password=..., user_id=...)")
-    _check_kinds((("dialect", dialect), ("retry", retry), ("limits", limits), ("http", http), ("ssl", ssl)))
+    check_instance("testing", testing, Testing, "Testing(now=...)")
+    _check_kinds((("dialect", dialect), ("retry", retry), ("limits", limits), ("connection", connection)))
 
 
 def _check_kinds(settings: Iterable[tuple[str, object]]) -> None:

@@ -32,11 +32,13 @@ from payments_async.outbox._decisions import (
 from payments_async.outbox._reconcile import Double, Reconciliation, SearchProgress, reconcile
 from payments_async.outbox._run import run_batch
 from payments_async.outbox._scans import Difference
+from payments_async.outbox._settings import BatchTerms, ReconcileSettings, RunSettings
 from payments_async.outbox._worker_pool import FirstLook, RunProgress
 
 __all__ = [
     "Batch",
     "BatchChanged",
+    "BatchTerms",
     "Comparison",
     "Difference",
     "Double",
@@ -54,12 +56,14 @@ __all__ = [
     "Plan",
     "PlanProgress",
     "Problem",
+    "ReconcileSettings",
     "Reconciliation",
     "Repeat",
     "Report",
     "Retries",
     "Returned",
     "RunProgress",
+    "RunSettings",
     "SearchProgress",
     "Share",
     "acknowledge",

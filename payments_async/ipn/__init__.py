@@ -15,7 +15,8 @@ from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._intake import Answer, Refusal, RequestRefused
 from payments_async.ipn._receiver import Receiver, Registration
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, SENDERS_2026, SENDERS_OLDER, UNIX_SOCKET
-from payments_async.ipn._server import THIS_MACHINE, serve, serving
+from payments_async.ipn._server import serve, serving
+from payments_async.ipn._settings import THIS_MACHINE, ReceiverSettings, ServerLimits
 from payments_async.ipn._verifiers import ClientCertificateVerifier, Delivery, HmacVerifier, Verifier
 
 __all__ = [
@@ -27,12 +28,14 @@ __all__ = [
     "HandlerPolicy",
     "HmacVerifier",
     "Receiver",
+    "ReceiverSettings",
     "RecordSource",
     "Refusal",
     "Registration",
     "RequestRefused",
     "SENDERS_2026",
     "SENDERS_OLDER",
+    "ServerLimits",
     "THIS_MACHINE",
     "TransactionConflict",
     "TransactionEvent",

@@ -14,9 +14,9 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payments_async._values.checks import check_callable, check_filled, check_instance, check_patience
 from payments_async._values.handlers import ErrorHook, HandlerPolicy
-from payments_async._values.observing import Observer, guarded
+from payments_async._values.observing import guarded
+from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async._values.threads import in_thread
-from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
@@ -33,6 +33,7 @@ from payments_async.ipn._intake import (
 )
 from payments_async.ipn._routes import EventRouter, ObservedRouter, check_kind
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Senders
+from payments_async.ipn._settings import ReceiverSettings
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
 
@@ -78,23 +79,9 @@ class Receiver:
         verifiers: Further proof of the sender; every one must say yes.
         confirm: A session. The transaction is read from the service before an event is believed: until then it settles
             no order, and no handler hears it. With an inbox it waits for that as long as the service cannot be asked.
-        shadow: Answer 200 to those whom ``senders`` and ``verifiers`` would have refused, and only report them: in the
-            log, and with an inbox in it (``inbox.dubious()``). Nothing believes what they say: it settles no order, no
-            handler hears it, nobody who waits is told.
-        reported: Told in shadow of each such notification and the address it came from.
         policy: How patiently handlers are run, and how many at once.
-        proxy_headers: Where your proxies say whom they forward for.
-        max_body: Longest body in bytes. One with a content coding is refused.
-        body_time: Seconds a body may take to arrive.
-        dialect: Gives the zone of timestamps without one, and the ``ResponseCode`` of our answer.
-        owner: Name of this receiver in an inbox it shares, and of no other that runs; random by default. What a dead
-            process held is taken over within ``HandlerPolicy.poll`` where the system tells that it is dead, and within
-            four seconds where a PostgreSQL server does. Elsewhere (a file on Windows) a name that stays the same after
-            a restart takes it back at once; otherwise that waits until its lease ends.
-        clock: Gives Unix seconds.
-        sleep: Waits between two looks into the inbox.
-        random: Gives jitter, in [0, 1).
-        observer: Watches what it does, such as ``payments_async.otel.OpenTelemetry()``: the one of the session, if any.
+        settings: Shadow mode, limits of a body, proxy headers, and more.
+        testing: Another clock, for tests.
     """
 
     def __init__(
@@ -106,18 +93,9 @@ class Receiver:
         verifiers: Iterable[Verifier] = (),
         confirm: RecordSource | None = None,
         *,
-        shadow: bool = False,
-        reported: Callable[[TransactionEvent, str], object] = lambda event, sender: None,
         policy: HandlerPolicy = HandlerPolicy(),  # noqa: B008 - frozen
-        proxy_headers: Iterable[str] = ("X-Forwarded-For", "Forwarded"),
-        max_body: int = 64 * 1024,
-        body_time: float = 10.0,
-        dialect: Dialect = Dialect(),
-        owner: str | None = None,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        random: Callable[[], float] = chance.random,
-        observer: Observer | None = None,
+        settings: ReceiverSettings = ReceiverSettings(),  # noqa: B008 - frozen
+        testing: Testing = NOT_TESTING,
     ) -> None:
         if inbox is not None and (isinstance(inbox, type) or not hasattr(inbox, "receive")):
             given = f"the class {inbox.__name__}" if isinstance(inbox, type) else type(inbox).__name__
@@ -125,8 +103,11 @@ class Receiver:
         if confirm is not None and not hasattr(confirm, "transactions"):
             raise TypeError(f"confirm: expected the PaymentsSession to ask, not {type(confirm).__name__}")
         check_instance("policy", policy, HandlerPolicy, "HandlerPolicy(...)")
+        check_instance("settings", settings, ReceiverSettings, "ReceiverSettings(...)")
+        check_instance("testing", testing, Testing, "Testing(now=...)")
+        dialect, clock = settings.dialect, testing.now or time.time
         router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
-        observer = guarded(observer)
+        observer = guarded(settings.observer)
         if observer is not None:
             router = ObservedRouter(observer, concurrency=policy.concurrency, timeout=policy.timeout)
         waiters = Waiters(inbox, poll=policy.poll)
@@ -148,12 +129,12 @@ class Receiver:
                 inbox=inbox,
                 router=router,
                 policy=policy,
-                owner=owner,
+                owner=settings.owner,
                 confirm=confirm,
                 believed=waiters.announce,
                 clock=clock,
-                sleep=sleep,
-                random=random,
+                sleep=testing.sleep or asyncio.sleep,
+                random=testing.random or chance.random,
                 observer=observer,
             )
         self._inbox = inbox
@@ -161,14 +142,14 @@ class Receiver:
         self._waiters = waiters
         self._intake = Intake(
             way=way,
-            senders=Senders(senders, trusted_proxies, proxy_headers=proxy_headers),
+            senders=Senders(senders, trusted_proxies, proxy_headers=settings.proxy_headers),
             path_token=path_token,
             verifiers=tuple(verifiers),
             verifier_time=policy.timeout,
-            shadow=shadow,
-            reported=reported,
-            max_body=max_body,
-            body_time=body_time,
+            shadow=settings.shadow,
+            reported=settings.reported,
+            max_body=settings.max_body,
+            body_time=settings.body_time,
             refusals=Refusals(clock, observer),
             dialect=dialect,
             clock=clock,

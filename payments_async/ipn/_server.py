@@ -19,10 +19,10 @@ from payments_async.ipn._aiohttp import notify, peer_of, written
 from payments_async.ipn._intake import Intake
 from payments_async.ipn._receiver import Receiver, intake_of
 from payments_async.ipn._senders import Senders
+from payments_async.ipn._settings import ServerLimits
 
 _Left = Callable[[], None]
 _log = logging.getLogger("payments_async.ipn")
-THIS_MACHINE = ("127.0.0.0/8", "::1")
 _BACKLOG = 512  # connections waiting to be accepted
 _SHUTDOWN = 10.0  # seconds that a shutdown waits for answers under way
 _LINGERING = 2.0  # seconds that the rest of a refused body is read for, so that its sender reads the refusal
@@ -36,11 +36,7 @@ async def serving(
     *,
     path: str = "/ipn",
     tls: ssl.SSLContext | None = None,
-    header_time: float = 10.0,
-    keepalive: float = 75.0,
-    connections: int = 1000,
-    connections_each: int | None = None,
-    visitors: Iterable[str] = THIS_MACHINE,
+    limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
     access_log: logging.Logger | None = None,
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve while the block runs; gives the address it listens on, then drains.
@@ -55,34 +51,24 @@ async def serving(
         port: 0 takes a free one.
         path: Where notifications go, for a receiver; ``/`` for the root.
         tls: Ends TLS here. ``verify_mode = ssl.CERT_REQUIRED`` asks clients for a certificate.
-        header_time: Seconds from a request's first byte, or a connection's beginning, to the end of its headers.
-        keepalive: Seconds that a connection may be idle between two requests.
-        connections: Most connections at once; a further one is closed.
-        connections_each: Most of them from one address that is no trusted proxy. By default a quarter of all; for an
-            application, whose proxies nobody has named, no limit.
-        visitors: Further addresses and networks whose connections are taken, such as of who asks for the health.
+        limits: Connections, and the time that headers may take.
         access_log: Where aiohttp logs every request: with its query, and so with account, amount and path token.
 
     Raises:
         TypeError, ValueError: For an argument that cannot be right; it names which.
         OSError: When the address cannot be listened on.
     """
-    for name, value in (("header_time", header_time), ("connections", connections)):
-        if not value > 0:
-            raise ValueError(f"{name}: must be above 0")
-    if connections_each is not None and not connections_each > 0:
-        raise ValueError("connections_each: must be above 0")
     intake = intake_of(served) if isinstance(served, Receiver) else None
     runner, tasks = _runner(served, path), Tasks(f"the server of {path}")
-    guard = _guard(intake, visitors, connections, connections_each)
+    guard = _guard(intake, limits)
 
     def connection(left: _Left) -> _Connection:
         return _Connection(
-            _server(runner), left=left, keepalive=keepalive, access_log=access_log, decodes=intake is None
+            _server(runner), left=left, keepalive=limits.keepalive, access_log=access_log, decodes=intake is None
         )
 
     listening = await asyncio.get_running_loop().create_server(
-        lambda: _GuardedProtocol(guard, connection, tls=tls, handshake_time=header_time, tasks=tasks),
+        lambda: _GuardedProtocol(guard, connection, tls=tls, handshake_time=limits.header_time, tasks=tasks),
         host,
         port,
         backlog=_BACKLOG,
@@ -94,7 +80,7 @@ async def serving(
         if intake is not None:
             intake.start()
         await listening.start_serving()
-        tasks.keep("guard against slow senders", partial(_cut_off, _server(runner), header_time))
+        tasks.keep("guard against slow senders", partial(_cut_off, _server(runner), limits.header_time))
         address = listening.sockets[0].getsockname()
         yield str(address[0]), int(address[1])
     finally:
@@ -114,11 +100,7 @@ async def serve(
     *,
     path: str = "/ipn",
     tls: ssl.SSLContext | None = None,
-    header_time: float = 10.0,
-    keepalive: float = 75.0,
-    connections: int = 1000,
-    connections_each: int | None = None,
-    visitors: Iterable[str] = THIS_MACHINE,
+    limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
     access_log: logging.Logger | None = None,
     stop_on: Iterable[signal.Signals] = (),
     started: Callable[[str, int], object] = lambda host, port: None,
@@ -139,11 +121,7 @@ async def serve(
         port,
         path=path,
         tls=tls,
-        header_time=header_time,
-        keepalive=keepalive,
-        connections=connections,
-        connections_each=connections_each,
-        visitors=visitors,
+        limits=limits,
         access_log=access_log,
     ) as address:
         for one in signals:
@@ -156,11 +134,12 @@ async def serve(
                 loop.remove_signal_handler(one)
 
 
-def _guard(intake: Intake | None, visitors: Iterable[str], most: int, each: int | None) -> _Guard:
+def _guard(intake: Intake | None, limits: ServerLimits) -> _Guard:
     """Who gets a connection: anybody of an application, of a receiver alone those who can bring something."""
+    most, each = limits.connections, limits.connections_each
     if intake is None:
         return _Guard(admits=lambda _: True, counts=lambda _: True, most=most, each=each, refuse=_log_refusal)
-    known = Senders(visitors)
+    known = Senders(limits.visitors)
     return _Guard(
         admits=lambda address: known.may_connect(address) or intake.admits(address),
         counts=lambda address: not intake.senders.trusts(address),

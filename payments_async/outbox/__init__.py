@@ -5,7 +5,8 @@ from payments_async._values.public import name_publicly
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._health import OutboxHealth
 from payments_async.outbox._outbox import Outbox
+from payments_async.outbox._settings import WorkerSettings
 
-__all__ = ["Fuse", "HandlerFailure", "HandlerPolicy", "Outbox", "OutboxHealth"]
+__all__ = ["Fuse", "HandlerFailure", "HandlerPolicy", "Outbox", "OutboxHealth", "WorkerSettings"]
 
 name_publicly(globals())

@@ -29,14 +29,13 @@ from contextlib import (
 )
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 import attrs
 
 from payments_async._session.exchanges import heard_by_every_block
 from payments_async._session.session import PaymentsSession, check_session, executor_of
 from payments_async._values.checks import (
-    check_callable,
     check_filled,
     check_instance,
     check_number,
@@ -47,6 +46,7 @@ from payments_async._values.deadlines import Deadlines
 from payments_async._values.errors import InvalidOrder
 from payments_async._values.handlers import ErrorHook, HandlerPolicy
 from payments_async._values.tasks import Tasks
+from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async._values.threads import HomeLoop, Lent, in_thread
 from payments_async._wire.bodies import private_texts, write_order
 from payments_async._wire.call import Call
@@ -56,7 +56,6 @@ from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._places import check_journal
 from payments_async.journal._records import (
-    GRACE,
     INTERVAL,
     Entry,
     Evidence,
@@ -75,6 +74,7 @@ from payments_async.outbox._listening import SOON, ChangeListener
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._sending import Collector, OrderSender
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
+from payments_async.outbox._settings import IDLE, WorkerSettings
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, OutboxWorker
 from payments_async.outbox._worker_pool import Handed
@@ -90,14 +90,6 @@ _SENDER = "sender"
 _LAST_LOOK = 0.25  # seconds that the journal has to tell how an order stands whose caller waits no longer
 _LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
 _PAGE = 1000  # changes read at once
-
-
-class HasInbox(Protocol):
-    """A receiver of notifications."""
-
-    @property
-    def inbox(self) -> Journal | None:
-        """Where it keeps them."""
 
 
 class Outbox:
@@ -119,18 +111,10 @@ class Outbox:
             counts that any of them asks for; the journal keeps it for those that ask for none, until another one is
             asked for. Infinity asks for no limit. Nothing else waits for it: no notification, no look-up.
         fuse: Rules that pause the outbox until a person resumes it; never by default.
-        works: Whether this process sends. Where it does not, others have to; it puts and waits all the same.
-        settles: Whether this process may be the one that looks up what is open.
-        lease: Seconds after which another process may take over from one that hangs; one that died is known at once.
         policy: How patiently handlers are run, and how many at once. Its ``poll`` is also how often this process looks
             for what another one left behind: chunks, while it has any, and the duty of looking up what is open.
-        claims_batches: Whether this process takes chunks of batches by itself. Where it does not, it is handed each by
-            ``payments_async.fleet``; single orders it takes all the same.
-        receiver: Only compared: its inbox must be this journal. It may as well run in another process.
-        look_back: Seconds before a new or restored journal's last memory from which on the list is read first.
-        grace: Seconds in which the service may come to list what was sent: before they are over since its permit, no
-            order is parked, and nothing is sent since the journal was found to be copied or restored.
-        now: Unix seconds.
+        worker: The work of this process. ``None``: it puts and waits, and another process sends.
+        testing: Another clock, for tests.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
@@ -144,36 +128,27 @@ class Outbox:
         concurrency: int = 50,
         rate: float | None = None,
         fuse: Fuse | None = None,
-        works: bool = True,
-        settles: bool = True,
-        lease: float = 30.0,
         policy: HandlerPolicy = HandlerPolicy(),  # noqa: B008 - frozen
-        claims_batches: bool = True,
-        receiver: HasInbox | None = None,
-        look_back: float = 7 * 86_400.0,
-        grace: float = GRACE,
-        now: Callable[[], float] = time.time,
+        worker: WorkerSettings | None = WorkerSettings(),  # noqa: B008 - frozen
+        testing: Testing = NOT_TESTING,
     ) -> None:
         check_session(payments)
         check_journal(journal)
         check_filled("name", name)
         check_instance("policy", policy, HandlerPolicy, "HandlerPolicy(...)")
-        check_callable("now", now, "a function that gives Unix seconds")
+        check_instance("testing", testing, Testing, "Testing(now=...)")
+        worker = IDLE if worker is None else check_instance("worker", worker, WorkerSettings, "WorkerSettings(...)")
         check_whole("concurrency", concurrency, 1)
         if rate is not None:
             check_number("rate", rate, above_zero=True, unit="orders a second")
-        for field, seconds in (("lease", lease), ("grace", grace)):
-            check_number(field, seconds, unit="seconds")
         if fuse is not None and check_instance("fuse", fuse, Fuse, "Fuse(...)").max_total is not None:
             raise ValueError("max_total: an outbox has no end; use max_per_day")
-        if receiver is not None and getattr(receiver, "inbox", None) is not journal:
-            raise ValueError("receiver: its inbox must be this journal, so that notifications settle the orders in it")
+        now = testing.now or time.time
         self._payments = payments
         self._journal = journal
         self._name = name
-        self._works, self._settles = works, settles
-        self._lease, self._poll = lease, policy.poll
-        self._grace, self._interval = grace, min(INTERVAL, grace)
+        self._worker, self._poll = worker, policy.poll
+        self._interval = min(INTERVAL, worker.grace)
         self._now = now
         self._owner = ""
         self._sender = OrderSender(
@@ -183,11 +158,11 @@ class Outbox:
             concurrency=concurrency,
             rate=rate,
             fuse=fuse or Fuse(),
-            lease=lease,
+            lease=worker.lease,
             poll=policy.poll,
-            claims_batches=claims_batches,
-            look_back=look_back,
-            grace=grace,
+            claims_batches=worker.claims_batches,
+            look_back=worker.look_back,
+            grace=worker.grace,
             interval=self._interval,
             now=now,
         )
@@ -263,14 +238,14 @@ class Outbox:
     def _begin_tasks(self) -> None:
         """Begin what goes on until it is closed."""
         self._tasks.keep("listener", self._listener.run)
-        if self._works:
+        if self._worker.sends:
             self._tasks.keep(_SENDER, self._sender.run)
-        if self._works and self._journal.shares_transactions:
+        if self._worker.sends and self._journal.shares_transactions:
             collector = Collector(
                 self._journal,
                 self._name,
                 owner=self._owner,
-                lease=self._lease,
+                lease=self._worker.lease,
                 pool=self._sender.crew_with_room,
                 start=partial(self._tasks.start, "taking of orders"),
             )
@@ -281,13 +256,13 @@ class Outbox:
             self._journal,
             self._name,
             owner=self._owner,
-            grace=self._grace,
+            grace=self._worker.grace,
             interval=self._interval,
             standby=self._poll,
             clock=self._now,
             ticks=ticks,
         )
-        if self._settles:
+        if self._worker.settles:
             self._tasks.keep("settler", self._settler.run)
 
     async def _warn_of_others(self) -> None:
@@ -676,7 +651,7 @@ class Outbox:
         """
         found = await OutboxHealth.of(self._journal, self._name, now=self._now)
         # which may take long, or fail in a moment
-        is_looking = self._is_open and self._works and self._sender.pool is None
+        is_looking = self._is_open and self._worker.sends and self._sender.pool is None
         hinders = self._sender.why_not() or self._tasks.trouble or (_LOOKING if is_looking else None)
         settling = None if self._settler is None else await self._settler.progress()
         return attrs.evolve(found, is_open=self._is_open, hinders=hinders, settling=settling)
@@ -786,7 +761,7 @@ class Outbox:
                     priority=priority,
                     owner=None if pool is None else self._owner,
                     chunk=None if pool is None else pool.leases.own_chunk,
-                    lease=self._lease,
+                    lease=self._worker.lease,
                     permits=putting.worker is not None,
                     adoption=adoption,
                     sent=sent,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 import attrs
@@ -12,16 +12,18 @@ import attrs
 from payments_async._session.lists import Reader, Reading
 from payments_async._session.session import PaymentsSession, check_session, executor_of
 from payments_async._session.statuses import Statuses, read_statuses
+from payments_async._values.checks import check_instance
 from payments_async._values.errors import AuthenticationFailed, PaymentsError
 from payments_async._values.frozen import frozen
 from payments_async._values.observing import watched
 from payments_async._values.spill import PAGE, SpillTable, paged
+from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.models import Acceptance, Transaction, TransactionStatus
 from payments_async._wire.status_codes import STATUS_CODES
 from payments_async.journal import Journal, OrderUnknown
 from payments_async.journal._places import check_journal
-from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Evidence, ListScan
+from payments_async.journal._records import LATE, LISTS, Evidence, ListScan
 from payments_async.journal._states import CONFIRMED, OPEN, Signal, State
 from payments_async.outbox._absences import Absences, unproven
 from payments_async.outbox._scans import (
@@ -38,6 +40,7 @@ from payments_async.outbox._scans import (
     put_back,
     reconcile_targets,
 )
+from payments_async.outbox._settings import ReconcileSettings
 
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
 _READS = 10  # looks at single transactions
@@ -115,15 +118,10 @@ async def reconcile(
     batch_id: str | None = None,
     *,
     request_id: str | None = None,
-    grace: float = GRACE,
-    list_scans: int = LISTS,
-    interval: float = INTERVAL,
-    stuck_after: float = 86_400.0,
     reversals: bool = False,
-    patience: float = 300.0,
     progress: Callable[[SearchProgress], object] | None = None,
-    clock: Callable[[], float] = time.time,
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    settings: ReconcileSettings = ReconcileSettings(),  # noqa: B008 - frozen
+    testing: Testing = NOT_TESTING,
 ) -> Reconciliation:
     """Settle unknown and accepted orders: by stored notifications, by the list, and by their transaction ids.
 
@@ -141,17 +139,10 @@ async def reconcile(
     Args:
         batch_id: ``None`` for all batches.
         request_id: Only this order, whatever its batch: the list is read from its own first permit on.
-        grace: Seconds after its last permit within which an order may still arrive, and is not parked; and as many
-            since the journal was found to be copied or restored.
-        list_scans: Clean list scans, 2 or more, that have to miss an unknown order before it is parked.
-        interval: Seconds between two of them. They are made only where an order might be parked, or a quarantine be
-            lifted.
-        stuck_after: Seconds after which an accepted order without an end is reported.
         reversals: Also look whether a successful order was reversed since, which no documented notification tells.
-        patience: Seconds for which a page of the list that cannot be had is asked for again.
-        progress: Hears of each page and each record that was read, and of each wait.
-        clock: Unix seconds.
-        sleep: Waits for seconds.
+        progress: Called for each page and each record that was read, and for each wait.
+        settings: How thoroughly open orders are looked for.
+        testing: Another clock, for tests.
 
     Raises:
         AuthenticationFailed: The service refused our credentials. What was settled until then stays so.
@@ -163,17 +154,22 @@ async def reconcile(
     """
     check_session(payments)
     check_journal(journal)
+    check_instance("settings", settings, ReconcileSettings, "ReconcileSettings(...)")
     await check_account(payments, journal)
-    reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience, abreast=PAGES_ABREAST)
+    clock, sleep = testing.now or time.time, testing.sleep or asyncio.sleep
+    grace, list_scans, interval = settings.grace, settings.list_scans, settings.interval
+    reader = Reader(
+        payments.transactions.page, clock=clock, sleep=sleep, patience=settings.patience, abreast=PAGES_ABREAST
+    )
     absences = Absences(payments=payments, grace=grace, lists=list_scans, interval=interval, clock=clock, ticks=clock)
     scanner = ListScanner(payments, journal, reader, grace=grace, interval=interval)
     search, findings = Reconciler(scanner, absences, progress=progress), scanner.findings
     observer = executor_of(payments).observer
     with watched(observer, "reconciliation", batch_id=batch_id, request_id=request_id) as work:
         if request_id is not None:
-            conflicts = await _reconcile_one(search, request_id, stuck_after=stuck_after)
+            conflicts = await _reconcile_one(search, request_id, stuck_after=settings.stuck_after)
         else:
-            await reconcile_all(search, batch_id, stuck_after=stuck_after, reversals=reversals)
+            await reconcile_all(search, batch_id, stuck_after=settings.stuck_after, reversals=reversals)
             conflicts = tuple([entry.request_id async for entry in journal.conflicts(batch_id)])
         work.tell(settled=findings.settled.total(), unknown=len(findings.unknown), parked=len(findings.parked))
         work.tell(found=findings.found, conflicts=len(conflicts))

@@ -11,13 +11,12 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from os import PathLike
-from typing import Literal, get_args
 
 import attrs
 
 from payments_async._session.lists import Reader
 from payments_async._session.session import PaymentsSession, check_session, executor_of
-from payments_async._values.checks import check_filled, check_number
+from payments_async._values.checks import check_filled, check_instance
 from payments_async._values.errors import AuthenticationFailed
 from payments_async._values.observing import watched
 from payments_async._wire.orders import Order
@@ -31,11 +30,11 @@ from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_unknown
 from payments_async.outbox._scans import DateRange, ListScanner, account_of
 from payments_async.outbox._sent_by_session import sent_by_session
+from payments_async.outbox._settings import BatchTerms, LookFirst, RunSettings
 from payments_async.outbox._worker_pool import ASKED_TO_STOP, FirstLook, RunProgress, WorkerPool
 
 _log = logging.getLogger("payments_async")
 
-LookFirst = Literal["always", "in_doubt", "never"]
 _TELL_EVERY = 1.0  # seconds
 _STEP = 1.0  # seconds of a wait after which it is looked whether the run was asked to stop
 _LOAD_AGAIN = 0.5  # seconds between two tries while another process loads the batch
@@ -48,20 +47,11 @@ async def run_batch(
     batch_id: str,
     orders: Iterable[Order] | AsyncIterable[Order] | None = None,
     *,
-    concurrency: int = 50,
-    rate: float | None = None,
-    progress: Callable[[RunProgress], object] | None = None,
     fuse: Fuse | None = None,
+    progress: Callable[[RunProgress], object] | None = None,
     stop: asyncio.Event | None = None,
-    patience: float = 300.0,
-    lease: float = 30.0,
-    look_first: LookFirst = "always",
-    look_back: float = 7 * 86_400.0,
-    now: Callable[[], float] = time.time,
-    source_digest: str | None = None,
-    approvals: int = 0,
-    policy: str | None = None,
-    adoption: TakeoverAuthorisation | None = None,
+    settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
+    terms: BatchTerms = BatchTerms(),  # noqa: B008 - frozen
 ) -> RunProgress:
     """Send every planned order of a batch, written down before and after, and tell how the batch stands.
 
@@ -80,26 +70,11 @@ async def run_batch(
     Args:
         payments: An open session. Its login, address and user are noted in the journal.
         orders: All orders of the batch, read once; ``None`` goes on with what the journal holds.
-        concurrency: Orders under way at once, in this process. Keep the session's ``Limits`` at least as high, so
-            that no permit waits for a place.
-        rate: Orders a second that may be begun by all together who send from this journal, this run and others, on
-            any machine. The lowest counts that any of them asks for; the journal keeps it for those that ask for none,
-            until another one is asked for. Infinity asks for no limit.
-        progress: Called about once a second, and at the end.
         fuse: When to stop by itself; never by default.
+        progress: Called about once a second, and at the end.
         stop: Set it to begin nothing more, finish what is under way and return.
-        patience: Seconds without any answer of the service after which the run stops.
-        lease: Seconds after which another process may take over a chunk from one that fell silent.
-        look_first: ``"always"`` looks whenever there is something to send; ``"in_doubt"`` only within
-            ``look_back`` of the day on which the journal was made or last restored, or where no list was read to its
-            end since, for callers that send one order after another; ``"never"``.
-        look_back: Seconds before the batch was made from which on the list is read.
-        now: Unix seconds.
-        source_digest, policy: Kept in the journal with the batch.
-        approvals: How many persons other than its maker must have approved the plan of this ``source_digest``; where
-            the journal asks for more (``require_approvals``), as many as that.
-        adoption: A named person's word that orders which another batch holds, and may have sent, go on in this one;
-            nothing of it is sent then before it was looked for.
+        settings: How fast and how patiently.
+        terms: What the batch was planned and approved as.
 
     Raises:
         HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these orders
@@ -119,25 +94,40 @@ async def run_batch(
     check_filled("batch_id", batch_id)
     if isinstance(orders, str | bytes | PathLike):
         raise TypeError("orders: expected orders, not a file's name: pass (await read_batch(path)).orders")
-    _check_settings(look_first, fuse, concurrency, rate)
+    check_instance("settings", settings, RunSettings, "RunSettings(...)")
+    check_instance("terms", terms, BatchTerms, "BatchTerms(...)")
+    if fuse is not None and check_instance("fuse", fuse, Fuse, "Fuse(...)").max_per_day is not None:
+        raise ValueError("max_per_day: the rule of an outbox; a batch has max_total")
+    now, patience = settings.testing.now or time.time, settings.patience
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
     identity = account_of(payments)
     if orders is None:
         await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
-    begun = await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy, approvals=approvals)
+    begun = await journal.open_run(
+        batch_id, identity, source_digest=terms.source_digest, policy=terms.policy, approvals=terms.approvals
+    )
     if begun.outbox is not None:
         raise OrdersDiffer(f"batch {batch_id} belongs to the outbox {begun.outbox}, which sends it")
     if orders is not None:
-        await _load(payments, journal, batch_id, orders, owner, patience=patience, adoption=adoption, tell=progress)
+        await _load(
+            payments, journal, batch_id, orders, owner, patience=patience, adoption=terms.adoption, tell=progress
+        )
     await journal.expire_chunks(batch_id)
     executor, run = executor_of(payments), await journal.run(batch_id)
     with watched(executor.observer, "batch", batch_id=batch_id) as work:
         looked = refused = None
         try:
             is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
-            if not is_stopped and await _is_look_due(journal, run, look_first, back=look_back):
+            if not is_stopped and await _is_look_due(journal, run, settings.look_first, back=settings.look_back):
                 looked = await take_first_look(
-                    payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=progress
+                    payments,
+                    journal,
+                    run,
+                    back=settings.look_back,
+                    patience=patience,
+                    now=now,
+                    stop=stop,
+                    tell=progress,
                 )
                 refused = why_not(looked)
             if not is_stopped and refused is None:
@@ -148,33 +138,21 @@ async def run_batch(
             payments=payments,
             journal=journal,
             batch_id=batch_id,
-            leases=Leases(journal, owner=owner, seconds=lease, clock=executor.clock),
+            leases=Leases(journal, owner=owner, seconds=settings.lease, clock=executor.clock),
             meter=Budget(fuse or _UNFUSED, await journal.progress(batch_id)),
             pace=Backoff(patience, clock=executor.clock),
-            size=concurrency,
-            rate=rate,
+            size=settings.concurrency,
+            rate=settings.rate,
             stop=stop,
             tell=progress,
             looked=looked,
         )
         if refused is not None:
             pool.end(refused)
-        await pool.work(lease)
+        await pool.work(settings.lease)
         ended = await pool.refresh()
         work.tell(unknown=ended.counts.get(State.UNKNOWN, 0), stopped=ended.stopped is not None)
         return ended
-
-
-def _check_settings(look_first: LookFirst, fuse: Fuse | None, concurrency: int, rate: float | None) -> None:
-    """Settings of a run make sense. Raises ``ValueError``."""
-    if look_first not in get_args(LookFirst):
-        raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {look_first!r}")
-    if fuse is not None and fuse.max_per_day is not None:
-        raise ValueError("max_per_day: the rule of an outbox; a batch has max_total")
-    if concurrency < 1:
-        raise ValueError("concurrency: must be 1 or more")
-    if rate is not None:
-        check_number("rate", rate, above_zero=True, unit="orders a second")
 
 
 async def _load(

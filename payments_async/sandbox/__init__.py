@@ -32,7 +32,7 @@ from ._faults import Fault
 from ._ledger import Execution, Status
 from ._notifications import DeliveryAttempt
 from ._orders import Counterparty
-from ._quirks import Quirks
+from ._quirks import Quirks, Redelivery, SandboxAccount, SandboxServer
 from ._sandbox import Sandbox
 from ._service import Received
 
@@ -45,7 +45,10 @@ __all__ = [
     "ManualClock",
     "Quirks",
     "Received",
+    "Redelivery",
     "Sandbox",
+    "SandboxAccount",
+    "SandboxServer",
     "Status",
     "SystemClock",
 ]

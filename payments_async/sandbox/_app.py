@@ -90,7 +90,7 @@ def refresh(service: Service, exchange: Exchange) -> Reply:
 def place_order(channel: Channel, service: Service, exchange: Exchange) -> Reply:
     """Accept an order. # Spec: "Post endpoints answer with the acceptance response defined above."."""
     quirks = service.settings.quirks
-    order = read_order(exchange.body(), OrderRules(channel), quirks, service.settings.account_number)
+    order = read_order(exchange.body(), OrderRules(channel), quirks, service.settings.account.number)
     execution, early = service.carry_out(order)
     payload = _records.acceptance(execution, exchange.echo or order.request_id, quirks)
     return json_reply(payload, status=quirks.acceptance_http, notify_first=early)
@@ -162,19 +162,21 @@ def validate(service: Service, exchange: Exchange) -> Reply:
 def get_account(service: Service, exchange: Exchange) -> Reply:
     """Answer the account with its balance."""
     settings = service.settings
-    account = _records.account_record(settings.account_number, service.balance, settings.currency)
+    account = _records.account_record(settings.account.number, service.balance, settings.account.currency)
     return json_reply(_records.read_envelope(account, settings.quirks))
 
 
 def get_card(service: Service, exchange: Exchange) -> Reply:
     """Answer a card, by its id or by the masked number of the body."""
     body = exchange.payload if isinstance(exchange.payload, dict) else {}
-    return _card(service, card_record(service.cards.find(exchange.query.get("id"), body), service.settings.currency))
+    return _card(
+        service, card_record(service.cards.find(exchange.query.get("id"), body), service.settings.account.currency)
+    )
 
 
 def patch_card(service: Service, exchange: Exchange) -> Reply:
     """Enable a card or reset its PIN."""
-    return _card(service, card_record(service.cards.patch(exchange.body()), service.settings.currency))
+    return _card(service, card_record(service.cards.patch(exchange.body()), service.settings.account.currency))
 
 
 def endpoints(service: Service) -> tuple[Endpoint, ...]:
@@ -254,8 +256,8 @@ def _record(service: Service, execution: Execution) -> dict[str, object]:
         execution,
         settings.quirks,
         shown=service.ledger.shown_status(execution),
-        account_number=settings.account_number,
-        currency=settings.currency,
+        account_number=settings.account.number,
+        currency=settings.account.currency,
     )
 
 

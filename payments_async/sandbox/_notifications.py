@@ -69,7 +69,7 @@ def notification_query(notice: Notice, settings: Settings) -> dict[str, str]:
     return {
         "transactionId": execution.transaction_id,
         "subscriptionId": str(settings.subscription_id),
-        "accountId": str(settings.account_number),
+        "accountId": str(settings.account.number),
         "requestId": execution.request_id,
         "Amount": f"{execution.amount:f}",
     }
@@ -79,7 +79,7 @@ def notification_body(notice: Notice, settings: Settings) -> dict[str, object]:
     """Return the JSON body in the spelling the quirks ask for."""
     execution, quirks = notice.execution, settings.quirks
     members: dict[str, object] = {
-        "AccountId": _id(settings.account_number, quirks),
+        "AccountId": _id(settings.account.number, quirks),
         "SubscriptionId": _id(settings.subscription_id, quirks),
         "TransactionId": execution.transaction_id,
         "BatchId": execution.batch_id,
@@ -89,7 +89,7 @@ def notification_body(notice: Notice, settings: Settings) -> dict[str, object]:
         "CorrelationId": correlation_id(execution.transaction_id),
         "CreatedOn": write_date(execution.created_on, quirks.ipn_date),
         "Amount": execution.amount,
-        "CurrencyCode": settings.currency,
+        "CurrencyCode": settings.account.currency,
     }
     if quirks.ipn_request_id != "body":
         del members["RequestId"]
@@ -183,9 +183,9 @@ class Notifier:
             self.delivered += 1
             if notice.status_code != 1:
                 self._answered(notice.execution.transaction_id)
-        elif notice.attempt < self._settings.ipn_attempts:
-            doubled = self._settings.ipn_wait_initial * 2.0 ** min(notice.attempt - 1, 60)
-            wait = min(self._settings.ipn_wait_max, doubled)
+        elif notice.attempt < self._settings.redelivery.attempts:
+            doubled = self._settings.redelivery.wait_initial * 2.0 ** min(notice.attempt - 1, 60)
+            wait = min(self._settings.redelivery.wait_max, doubled)
             self._scheduler.after(wait, lambda: self.send(notice.again()))
             return
         if following := notice.next():
@@ -197,8 +197,8 @@ class Notifier:
 
     async def start(self) -> None:
         """Open the HTTP session that carries the deliveries."""
-        connector = aiohttp.TCPConnector(limit=self._settings.ipn_concurrency)
-        timeout = aiohttp.ClientTimeout(total=self._settings.ipn_timeout)
+        connector = aiohttp.TCPConnector(limit=self._settings.redelivery.concurrency)
+        timeout = aiohttp.ClientTimeout(total=self._settings.redelivery.timeout)
         self._http = aiohttp.ClientSession(connector=connector, timeout=timeout, headers=_HEADERS)
 
     async def close(self) -> None:
@@ -223,7 +223,7 @@ class Notifier:
             await self.deliver(self._waiting.popleft())
 
     def _hire(self) -> None:
-        if len(self._workers) < self._settings.ipn_concurrency:
+        if len(self._workers) < self._settings.redelivery.concurrency:
             worker = asyncio.get_running_loop().create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._finished)

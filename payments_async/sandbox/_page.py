@@ -99,7 +99,7 @@ class Page:
         latest = [ledger[row] for row in range(len(ledger) - 1, max(-1, len(ledger) - 1 - _SHOWN), -1)]
         return {
             "balance": service.balance,
-            "currency": service.settings.currency,
+            "currency": service.settings.account.currency,
             "count": len(ledger),
             "twice": len(ledger.duplicates()),
             "executions": [self._shown(one) for one in latest],

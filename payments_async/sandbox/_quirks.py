@@ -1,5 +1,6 @@
 """What one sandbox was asked to be: every contradiction of the specification as a switch, and its settings."""
 
+import ssl as tls
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -215,6 +216,61 @@ def _is_like(value: object, default: object, name: str) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= _LEAST.get(name, value)
 
 
+@attrs.frozen(kw_only=True)
+class Redelivery:
+    """How the sandbox tries to deliver a notification.
+
+    Attributes:
+        attempts: Tries at one notification before it is given up.
+        wait_initial: Wait before the second try; every further wait is twice as long.
+        wait_max: The longest of these waits.
+        timeout: How long an answer to a notification is waited for.
+        concurrency: Notifications under way at once.
+    """
+
+    attempts: int = 5
+    wait_initial: float = 0.2
+    wait_max: float = 60.0
+    timeout: float = 5.0
+    concurrency: int = 20
+
+
+@attrs.frozen(kw_only=True)
+class SandboxAccount:
+    """The account of a sandbox.
+
+    Attributes:
+        balance: What it holds at first.
+        currency: Of the account and of every transaction.
+        number: Of the account.
+        allowed_peers: Whitelisted addresses; None admits everybody.
+        token_lifetime: How long a token is good. # Spec: "Token lifetime | 60 minutes"
+    """
+
+    balance: Decimal = Decimal(1_000_000_000)
+    currency: str = "UGX"
+    number: int = 6
+    allowed_peers: tuple[str, ...] | None = None
+    token_lifetime: float = 3600.0
+
+
+@attrs.frozen(kw_only=True)
+class SandboxServer:
+    """Where a sandbox is served.
+
+    Attributes:
+        prefix: A path before every path.
+        host: The address to serve on.
+        port: The port to serve on; 0 finds a free one.
+        ssl: Serves https with this context.
+    """
+
+    prefix: str = ""
+    host: str = "127.0.0.1"
+    port: int = 0
+    ssl: tls.SSLContext | None = None
+
+
 @attrs.define(kw_only=True)
 class Settings:
     """All that a sandbox is told when it is made, but for its clock and its address. See `Sandbox`.
@@ -226,15 +282,7 @@ class Settings:
     quirks: Quirks
     seed: int
     processing_delay: float
-    ipn_attempts: int
-    ipn_wait_initial: float
-    ipn_wait_max: float
-    ipn_timeout: float
-    ipn_concurrency: int
-    balance: Decimal
-    currency: str
-    account_number: int
+    redelivery: Redelivery
+    account: SandboxAccount
     subscription_id: int = 1
-    allowed_peers: tuple[str, ...] | None
-    token_lifetime: float
     fast: bool

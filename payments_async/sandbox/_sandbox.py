@@ -1,7 +1,6 @@
 """The sandbox as its users see it: a server to open, to trouble and to question, in Python and over HTTP."""
 
 import asyncio
-import ssl as tls
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -17,7 +16,7 @@ from ._faults import Fault, Target
 from ._ledger import Execution
 from ._notifications import DeliveryAttempt
 from ._page import Page, asset
-from ._quirks import Quirks, Settings, switched
+from ._quirks import Quirks, Redelivery, SandboxAccount, SandboxServer, Settings, switched
 from ._service import APP_KEY, APP_PASSWORD, USER_ID, Received, Service
 from ._spelling import read_json, write_json
 
@@ -28,28 +27,17 @@ _IDLE = 365 * 86_400.0  # seconds
 class Sandbox:
     """The whole service, simulated: `async with` serves it, `app()` mounts it elsewhere.
 
-    Durations are seconds of the sandbox's clock, except `ipn_timeout`, which is of the computer's.
+    Durations are seconds of the sandbox's clock, except `Redelivery.timeout`, which is of the computer's.
 
     Args:
         quirks: Which reading of the specification to follow.
         clock: A `ManualClock` for tests that must not sleep; the computer's clock by default.
         seed: Decides transaction ids, tokens and everything left to chance.
-        prefix: A path before every path.
-        host: The address to serve on.
-        port: The port to serve on; 0 finds a free one.
-        ssl: Serves https with this context.
         processing_delay: From acceptance to the end of an order.
         ipn_url: Where notifications go; None sends none.
-        ipn_attempts: Tries at one notification before it is given up.
-        ipn_wait_initial: Wait before the second try; every further wait is twice as long.
-        ipn_wait_max: The longest of these waits.
-        ipn_timeout: How long an answer to a notification is waited for.
-        ipn_concurrency: Notifications under way at once.
-        balance: What the account holds at first.
-        currency: Of the account and of every transaction.
-        account_number: Of the account.
-        allowed_peers: Whitelisted addresses; None admits everybody.
-        token_lifetime: How long a token is good. # Spec: "Token lifetime | 60 minutes"
+        redelivery: How often and how patiently a notification is tried.
+        account: What it holds, and who may use it.
+        server: Where it is served.
         fast: For load tests. Orders end at once, the ledger is compact (no beneficiary, no message), no request and no
             delivery is remembered.
     """
@@ -60,26 +48,15 @@ class Sandbox:
         quirks: Quirks = _PLAIN_READING,
         clock: Clock | None = None,
         seed: int = 0,
-        prefix: str = "",
-        host: str = "127.0.0.1",
-        port: int = 0,
-        ssl: tls.SSLContext | None = None,
         processing_delay: float = 0.05,
         ipn_url: str | None = None,
-        ipn_attempts: int = 5,
-        ipn_wait_initial: float = 0.2,
-        ipn_wait_max: float = 60.0,
-        ipn_timeout: float = 5.0,
-        ipn_concurrency: int = 20,
-        balance: Decimal = Decimal(1_000_000_000),
-        currency: str = "UGX",
-        account_number: int = 6,
-        allowed_peers: tuple[str, ...] | None = None,
-        token_lifetime: float = 3600.0,
+        redelivery: Redelivery = Redelivery(),  # noqa: B008 - frozen
+        account: SandboxAccount = SandboxAccount(),  # noqa: B008 - frozen
+        server: SandboxServer = SandboxServer(),  # noqa: B008 - frozen
         fast: bool = False,
     ) -> None:
-        self._prefix = prefix.rstrip("/")
-        self._host, self._port, self._tls = host, port, ssl
+        self._prefix = server.prefix.rstrip("/")
+        self._host, self._port, self._tls = server.host, server.port, server.ssl
         if clock is not None and not hasattr(clock, "now"):
             raise TypeError(f"clock: expected a clock, such as ManualClock(), not {type(clock).__name__}")
         self._clock = SystemClock() if clock is None else clock
@@ -87,16 +64,8 @@ class Sandbox:
             quirks=quirks,
             seed=seed,
             processing_delay=processing_delay,
-            ipn_attempts=ipn_attempts,
-            ipn_wait_initial=ipn_wait_initial,
-            ipn_wait_max=ipn_wait_max,
-            ipn_timeout=ipn_timeout,
-            ipn_concurrency=ipn_concurrency,
-            balance=balance,
-            currency=currency,
-            account_number=account_number,
-            allowed_peers=allowed_peers,
-            token_lifetime=token_lifetime,
+            redelivery=redelivery,
+            account=account,
             fast=fast,
         )
         self._service = Service(settings, self._clock)

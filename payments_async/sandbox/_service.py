@@ -74,7 +74,7 @@ class Service:
 
     def _begin(self) -> None:
         settings = self.settings
-        self.balance = settings.balance
+        self.balance = settings.account.balance
         self._reserved = Decimal(0)
         self._under_way: dict[str, _UnderWay] = {}
         self.ledger = Ledger(
@@ -300,7 +300,7 @@ class Access:
         Raises:
             Refusal: The address is not whitelisted; login is refused like everything else.
         """
-        if self._settings.allowed_peers is not None and peer not in self._settings.allowed_peers:
+        if self._settings.account.allowed_peers is not None and peer not in self._settings.account.allowed_peers:
             raise Refusal(403, Code.FORBIDDEN, "This address is not whitelisted")
 
     def authorise(self, header: str | None) -> None:
@@ -346,7 +346,7 @@ class Access:
         now = self._clock.now()
         self._expiry = {token: expiry for token, expiry in self._expiry.items() if expiry > now}
         token = self._token("token")
-        self._expiry[token] = now + timedelta(seconds=self._settings.token_lifetime)
+        self._expiry[token] = now + timedelta(seconds=self._settings.account.token_lifetime)
         tokens: dict[str, object] = {"Token" if self._settings.quirks.token_key == "Token" else "token": token}
         if wants_refresh:
             refresh_token = self._token("refresh")

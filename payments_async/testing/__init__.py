@@ -30,7 +30,8 @@ from payments_async._session.auth import Credentials
 from payments_async._session.session import PaymentsSession
 from payments_async._values.amounts import amount_text
 from payments_async._values.public import name_publicly
-from payments_async.ipn import Answer, Receiver, serving
+from payments_async._values.testing import Testing
+from payments_async.ipn import Answer, Receiver, ServerLimits, serving
 from payments_async.ipn._receiver import intake_of
 from payments_async.journal import Journal, PostgresJournal, SqliteJournal
 from payments_async.outbox import Outbox
@@ -43,6 +44,7 @@ __all__ = [
     "Notification",
     "Simulation",
     "Spelling",
+    "Testing",
     "VirtualClock",
     "assert_paid_once",
     "assert_pays_once",
@@ -215,9 +217,9 @@ async def payments_session(
     payments_clock: VirtualClock, payments_sandbox: Sandbox, request: pytest.FixtureRequest
 ) -> AsyncIterator[PaymentsSession]:
     """A session with the sandbox."""
-    sandbox, clock = payments_sandbox, payments_clock
+    sandbox = payments_sandbox
     credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    settings = _settings(request, "payments_session", clock=clock.monotonic, now=clock.time)
+    settings = _settings(request, "payments_session", testing=payments_clock.testing)
     async with PaymentsSession(sandbox.base_url, credentials, **settings) as session:
         yield session
 
@@ -239,7 +241,7 @@ async def payments_receiver(
 
     It has no inbox, unless the test asks for ``payments_outbox`` too: then it is the receiver of that outbox.
     """
-    usual = {"inbox": _payments_inbox, "senders": ["127.0.0.1"], "clock": payments_clock.time}
+    usual = {"inbox": _payments_inbox, "senders": ["127.0.0.1"], "testing": payments_clock.testing}
     receiver = Receiver(**_settings(request, "payments_receiver", **usual))
     async with _heard(payments_sandbox, receiver):
         yield receiver
@@ -288,7 +290,7 @@ async def payments_journal(
 
     It is a file, or lies in the database of ``payments_postgres`` where the test asks for that.
     """
-    settings = _settings(request, "payments_journal", state_folder=tmp_path / "state", clock=payments_clock.time)
+    settings = _settings(request, "payments_journal", state_folder=tmp_path / "state", testing=payments_clock.testing)
     made: Journal
     if _payments_place is None:
         made = SqliteJournal(tmp_path / "journal.sqlite", **settings)
@@ -308,7 +310,7 @@ async def payments_outbox(
     request: pytest.FixtureRequest,
 ) -> AsyncIterator[Outbox]:
     """An outbox that sends, in the journal. ``payments_receiver`` hears what the sandbox says of its orders."""
-    settings = _settings(request, "payments_outbox", receiver=payments_receiver, now=payments_clock.time)
+    settings = _settings(request, "payments_outbox", testing=payments_clock.testing)
     async with Outbox(payments_session, payments_journal, **settings) as outbox:
         yield outbox
 
@@ -316,7 +318,7 @@ async def payments_outbox(
 @asynccontextmanager
 async def _heard(sandbox: Sandbox, receiver: Receiver) -> AsyncIterator[None]:
     """Have the sandbox's notifications delivered to a receiver."""
-    async with serving(receiver, port=0, keepalive=_IDLE) as (host, port):
+    async with serving(receiver, port=0, limits=ServerLimits(keepalive=_IDLE)) as (host, port):
         sandbox.ipn_url = f"http://{host}:{port}/ipn"
         yield
 

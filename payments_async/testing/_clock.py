@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, Protocol, Self, TypeVar
 
+from payments_async._values.testing import Testing
+
 T = TypeVar("T")
 
 _STEP = 0.2  # seconds of the shortest step
@@ -42,14 +44,14 @@ class VirtualClock:
     """Time for a test: it goes on at its usual pace, and ``advance`` and ``until`` move it ahead.
 
     While it is open, all that waits in this event loop waits by it: ``asyncio.sleep`` and ``asyncio.timeout``, yours
-    too. What reads the time is given its functions::
+    too. Each part is given it::
 
         async with VirtualClock() as clock, Sandbox(clock=clock) as sandbox:
-            session = PaymentsSession(sandbox.base_url, credentials, clock=clock.monotonic, now=clock.time)
-            journal = SqliteJournal(path, clock=clock.time)
+            session = PaymentsSession(sandbox.base_url, credentials, testing=clock.testing)
+            journal = SqliteJournal(path, testing=clock.testing)
             clock.watch(journal)
-            receiver = Receiver(journal, ["127.0.0.1"], clock=clock.time)
-            outbox = Outbox(session, journal, now=clock.time)
+            receiver = Receiver(journal, ["127.0.0.1"], testing=clock.testing)
+            outbox = Outbox(session, journal, testing=clock.testing)
 
     Sockets and threads take the time that they take, so it never moves while something is on its way: not while an
     aiohttp client waits for an answer, work of ``asyncio.to_thread`` is under way, or a journal that is watched
@@ -84,12 +86,17 @@ class VirtualClock:
                 vars(self._loop).pop(name, None)
             self._loop = None
 
+    @property
+    def testing(self) -> Testing:
+        """This clock, as sessions, journals, receivers and outboxes take it."""
+        return Testing(clock=self.monotonic, now=self.time)
+
     def monotonic(self) -> float:
-        """Seconds that only grow, for ``PaymentsSession(clock=...)``."""
+        """Seconds that only grow."""
         return time.monotonic() + self._ahead
 
     def time(self) -> float:
-        """Unix seconds, for whatever is called ``now``, and for the clock of a journal and of a receiver."""
+        """Unix seconds."""
         return time.time() + self._ahead
 
     def now(self) -> datetime:

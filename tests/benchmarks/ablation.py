@@ -51,6 +51,7 @@ from bulk.worlds import payout, session
 from mutation import mutants
 from mutation.__main__ import environment
 from mutation.mutants import MUTANTS, Mutant
+from nested import for_run
 
 import payments_async
 from payments_async import PaymentsSession, PayoutOrder
@@ -63,8 +64,9 @@ from payments_async.journal import (
     SqliteJournal,
     TakeoverAuthorisation,
 )
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Quirks, Sandbox
+from payments_async.testing import Testing
 
 ROOT = Path(__file__).parent.parent.parent
 COUNT, HALF, PUT = 12, 6, 9  # orders; those that are sent, and those that are in the outbox, at the half
@@ -276,7 +278,9 @@ class Stage:
     def journal(self, path: Path, second: TakeoverAuthorisation | None = None) -> SqliteJournal:
         """Of this machine."""
         self.at = path
-        return SqliteJournal(path, state_folder=self.place.state, clock=self.clock, second_journal=second)
+        return SqliteJournal(
+            path, state_folder=self.place.state, testing=Testing(now=self.clock), second_journal=second
+        )
 
     def save(self) -> None:
         """Copy the folder, and what the machine remembers."""
@@ -302,7 +306,7 @@ class Stage:
             with suppress(NotLookedFor):
                 await lift_quarantine(journal, name, "Ann", "in haste")
                 return
-        await reconcile(self.payments, journal, name, clock=self.clock, sleep=self.sleep)
+        await reconcile(self.payments, journal, name, testing=Testing(now=self.clock, sleep=self.sleep))
         try:
             await lift_quarantine(journal, name, "Ann", "reconcile said nothing")
         except NotLookedFor:
@@ -320,7 +324,13 @@ class Stage:
 
     async def run(self, journal: SqliteJournal, name: str, orders: Sequence[PayoutOrder], **how: object) -> None:
         """Run a batch."""
-        await run_batch(self.payments, journal, name, orders, now=self.clock, concurrency=1, **how)  # type: ignore[arg-type]
+        await run_batch(
+            self.payments,
+            journal,
+            name,
+            orders,
+            **for_run({"testing": Testing(now=self.clock), "concurrency": 1} | how),
+        )
 
     async def batch(self) -> None:
         """Pay all, with a backup made on the way."""
@@ -366,7 +376,7 @@ class Stage:
 
     def outbox(self, journal: SqliteJournal) -> Outbox:
         """An outbox on a journal."""
-        return Outbox(self.payments, journal, now=self.clock, settles=False)
+        return Outbox(self.payments, journal, testing=Testing(now=self.clock), worker=WorkerSettings(settles=False))
 
     async def pay(self) -> None:
         """Pay all, with a backup made on the way."""
@@ -439,7 +449,7 @@ class Stage:
     async def send_parked(self, journal: SqliteJournal) -> None:
         """Look for what was adopted until nothing is unknown, and have all sent that the lists do not show."""
         for _ in range(TURNS):
-            await reconcile(self.payments, journal, "outbox", clock=self.clock, sleep=self.sleep)
+            await reconcile(self.payments, journal, "outbox", testing=Testing(now=self.clock, sleep=self.sleep))
             parked = [entry.request_id async for entry in journal.entries("outbox", "parked")]
             if parked:
                 await send_again_all(journal, parked, "Ann", "reconcile said nothing")

@@ -43,7 +43,7 @@ from aiohttp import web
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async._cli import COLLECT_AFTER
-from payments_async.bulk import RunProgress, run_batch
+from payments_async.bulk import RunProgress, RunSettings, run_batch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -203,7 +203,9 @@ async def journaled(
             begun = time.perf_counter()
             stop = asyncio.Event()
             stop.set()
-            await run_batch(payments, journal, "bench", orders(count), stop=stop, look_first="never")
+            await run_batch(
+                payments, journal, "bench", orders(count), stop=stop, settings=RunSettings(look_first="never")
+            )
             ready = time.perf_counter()
             if not sends:
                 return ready - begun
@@ -211,10 +213,8 @@ async def journaled(
                 payments,
                 journal,
                 "bench",
-                concurrency=concurrency,
-                rate=rate,
+                settings=RunSettings(concurrency=concurrency, rate=rate, look_first="never"),
                 progress=tell if show else None,
-                look_first="never",
             )
             seconds = time.perf_counter() - ready
             assert count == done.counts["accepted"], done

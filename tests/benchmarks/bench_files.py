@@ -24,7 +24,7 @@ from pathlib import Path
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.bulk import Batch, plan, read_batch
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Sandbox, SandboxAccount
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bulk"))
 
@@ -89,7 +89,7 @@ async def measure(folder: Path, rows: int, rounds: int, only: str | None) -> dic
     book = write_workbook(folder / "payroll.xlsx", [HEADER, *([one[name] for name in HEADER] for one in cells)])
     del cells
     found: dict[str, list[float]] = {}
-    async with Sandbox(balance=Decimal(10**12)) as box:
+    async with Sandbox(account=SandboxAccount(balance=Decimal(10**12))) as box:
         who = Credentials(app_key=box.app_key, app_password=box.app_password, user_id=box.user_id)
         async with PaymentsSession(box.base_url, who) as payments:
             await payments.log_in()

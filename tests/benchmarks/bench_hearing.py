@@ -133,7 +133,7 @@ async def measured(arguments: argparse.Namespace, dsn: str | None) -> None:
         await journal.open_outbox("outbox", account_of(payments))
         scan = await journal.begin_list_scan("outbox", since=date(1970, 1, 1), until=date(2100, 1, 1))
         await journal.end_list_scan(attrs.evolve(scan, problem=None))  # there is no service, and so no list
-        outbox = await stack.enter_async_context(Outbox(payments, journal, works=False, settles=False))
+        outbox = await stack.enter_async_context(Outbox(payments, journal, worker=None))
         shown("outbox.settled", [await settled_after(outbox, journal, one, stores) for one in orders(arguments.times)])
         others = [asyncio.ensure_future(receiver.wait_for(f"none-{n}")) for n in range(arguments.waiting)]
         await asyncio.sleep(1)

@@ -40,12 +40,13 @@ from typing import Any
 import attrs
 from bench_bulk import WHO, memory, orders, served
 from far import far
+from nested import for_outbox
 from places import new_journal, processor_of
 
 from payments_async import Limits, PaymentsSession, PayoutOrder
 from payments_async._cli import COLLECT_AFTER
 from payments_async.journal import SqliteJournal, State
-from payments_async.outbox import Outbox, _outbox
+from payments_async.outbox import Outbox, WorkerSettings, _outbox
 from payments_async.outbox._scans import account_of
 
 NAME = "outbox"
@@ -82,7 +83,9 @@ async def opened(base: str, folder: Path, **settings: Any) -> AsyncIterator[Benc
         scan = await journal.begin_list_scan(NAME, since=date(1970, 1, 1), until=date(2100, 1, 1))
         await journal.end_list_scan(attrs.evolve(scan, problem=None))
         await payments.log_in()
-        async with Outbox(payments, journal, NAME, **{"settles": False, "concurrency": 100} | settings) as outbox:
+        async with Outbox(
+            payments, journal, NAME, **for_outbox({"settles": False, "concurrency": 100} | settings)
+        ) as outbox:
             yield Bench(payments, journal, outbox)
 
 
@@ -193,7 +196,7 @@ async def compare(rounds: int) -> None:
                 sent, put = await through(bench, 3000, rounds)
                 tell("100 under way", sent, put, "/s", put / sent, "0.90")
     with served("raw", 0.0) as base, tempfile.TemporaryDirectory() as place:
-        async with opened(base, Path(place), works=False) as bench:
+        async with opened(base, Path(place), sends=False) as bench:
             some = fresh(5000)
             print(f"puts alone: {len(some) / await timed(put_all(bench.outbox, some)):.0f}/s")
     with served("raw", 0.2) as base:
@@ -296,7 +299,7 @@ async def pay_for(seconds: float, base: str, dsn: str, schema: str, state: str, 
     async with (
         PostgresJournal(dsn, schema=schema, state_folder=state) as journal,
         PaymentsSession(base, WHO, limits=Limits(concurrency=limit)) as payments,
-        Outbox(payments, journal, NAME, settles=False, concurrency=limit) as outbox,
+        Outbox(payments, journal, NAME, worker=WorkerSettings(settles=False), concurrency=limit) as outbox,
     ):
         paid = 0
 

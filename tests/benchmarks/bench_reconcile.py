@@ -31,6 +31,7 @@ from payments_async import Limits, PaymentsSession
 from payments_async.bulk import reconcile
 from payments_async.journal import RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
+from payments_async.testing import Testing
 
 BATCH = "bench"
 ENDS = {"lost": "SUCCESSFULL", "missing": "SUCCESSFULL", "queued": "PROCESSING"}
@@ -143,7 +144,7 @@ async def measure(kind: str, base: str, count: int, path: Path) -> None:
         commits += point == "commit.done"
 
     async with (
-        SqliteJournal(path, state_folder=None, crash_at=passed) as journal,
+        SqliteJournal(path, state_folder=None, testing=Testing(crash_at=passed)) as journal,
         PaymentsSession(base, WHO, limits=Limits(concurrency=50)) as payments,
     ):
         await journal.open_run(BATCH, identity)
@@ -159,7 +160,9 @@ async def measure(kind: str, base: str, count: int, path: Path) -> None:
         asked = count_requests(base)
         began, cpu, before, commits = time.perf_counter(), time.process_time(), memory(), 0
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        report = await reconcile(payments, journal, BATCH, clock=lambda: time.time() + ahead, sleep=sleep)
+        report = await reconcile(
+            payments, journal, BATCH, testing=Testing(now=lambda: time.time() + ahead, sleep=sleep)
+        )
         cpu, wall = time.process_time() - cpu, time.perf_counter() - began
         grown = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, peak) - before
         written, asked = commits, count_requests(base) - asked

@@ -35,7 +35,7 @@ from bench_bulk import WHO, orders, served
 from places import new_journal
 
 from payments_async import PaymentsSession, PayoutOrder
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.outbox._scans import account_of
 
 CUSTOMERS = 1000
@@ -110,7 +110,9 @@ async def main(dsn: str, count: int, turns: int, worked: bool) -> None:
         await journal.open_outbox("outbox", account_of(payments))
         scan = await journal.begin_list_scan("outbox", since=date(1970, 1, 1), until=date(2100, 1, 1))
         await journal.end_list_scan(attrs.evolve(scan, problem=None))  # the service here has no list
-        outbox = await stack.enter_async_context(Outbox(payments, journal, works=worked, settles=False))
+        outbox = await stack.enter_async_context(
+            Outbox(payments, journal, worker=WorkerSettings(sends=worked, settles=False))
+        )
         pool = await stack.enter_async_context(asyncpg.create_pool(dsn, min_size=16, max_size=16))
         await pool.execute(_TABLES)
         for abreast in (1, 16):

@@ -29,7 +29,7 @@ from places import new_journal, processor_of
 
 from payments_async import PaymentsSession
 from payments_async._cli import COLLECT_AFTER
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunSettings, run_batch
 from payments_async.journal import PostgresJournal
 
 BATCH = "bench"
@@ -40,7 +40,7 @@ async def load(journal: PostgresJournal, base: str, count: int) -> None:
     stop = asyncio.Event()
     stop.set()
     async with journal, PaymentsSession(base, WHO) as payments:
-        await run_batch(payments, journal, BATCH, orders(count), stop=stop, look_first="never")
+        await run_batch(payments, journal, BATCH, orders(count), stop=stop, settings=RunSettings(look_first="never"))
 
 
 async def work(journal: PostgresJournal, base: str, concurrency: int) -> None:
@@ -51,7 +51,7 @@ async def work(journal: PostgresJournal, base: str, concurrency: int) -> None:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         begun = time.process_time()
-        await run_batch(payments, journal, BATCH, concurrency=concurrency, look_first="never")
+        await run_batch(payments, journal, BATCH, settings=RunSettings(concurrency=concurrency, look_first="never"))
         print(time.process_time() - begun, flush=True)
 
 

@@ -38,7 +38,7 @@ from bulk.worlds import contradiction, payout
 from journal.points import IN_A_FILE
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async.bulk import reconcile, run_batch
+from payments_async.bulk import ReconcileSettings, RunSettings, reconcile, run_batch
 from payments_async.journal import PostgresJournal, SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
 
@@ -109,9 +109,12 @@ def begin(
         async with here.journal() as held, PaymentsSession(here.base, Credentials(**who), timeout=limit) as payments:
             # the list would show what is sent again because rule 2 is broken
             report = await run_batch(
-                payments, held, BATCH, payouts(orders), concurrency=concurrency, lease=lease,
-                look_first="never" if broken else "always",
-            )  # fmt: skip
+                payments,
+                held,
+                BATCH,
+                payouts(orders),
+                settings=RunSettings(concurrency=concurrency, lease=lease, look_first="never" if broken else "always"),
+            )
         return report.stopped
 
     async def work_on() -> None:
@@ -220,9 +223,11 @@ class Chaos:
         await sandbox.settle(60)
         sandbox.chaos({})
         async with self._opened() as (journal, payments):
-            await run_batch(payments, journal, BATCH, payouts(self.plan.orders), lease=self.plan.lease)
+            await run_batch(
+                payments, journal, BATCH, payouts(self.plan.orders), settings=RunSettings(lease=self.plan.lease)
+            )
             await sandbox.settle(60)
-            await reconcile(payments, journal, grace=0.0, interval=0.0)
+            await reconcile(payments, journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
             executions = {execution.request_id: execution for execution in sandbox.ledger}
             parked = [entry.request_id async for entry in journal.entries(state="parked")]
             toll.parked = causes(parked, self.ground.folder, sandbox)

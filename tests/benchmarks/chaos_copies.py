@@ -37,7 +37,7 @@ from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async.bulk import reconcile, run_batch
+from payments_async.bulk import BatchTerms, RunSettings, reconcile, run_batch
 from payments_async.journal import (
     HeldElsewhere,
     JournalBehind,
@@ -53,6 +53,7 @@ from payments_async.journal import (
 from payments_async.journal._machine import _memory
 from payments_async.journal._sqlite import _identity
 from payments_async.sandbox import Fault, Quirks, Sandbox
+from payments_async.testing import Testing
 
 BATCH = "copies"
 LEASE = 1.0  # seconds
@@ -245,7 +246,7 @@ class Worker:
     def journal(self, path: Path) -> SqliteJournal:
         """One of the journals."""
         state = None if self.unguarded else self.state
-        return SqliteJournal(path, state_folder=state, clock=self.clock)
+        return SqliteJournal(path, state_folder=state, testing=Testing(now=self.clock))
 
     async def work(self) -> None:
         """Do it."""
@@ -272,9 +273,19 @@ class Worker:
     ) -> None:
         """Run the batch."""
         await run_batch(
-            payments, journal, BATCH, self.payouts(), concurrency=4, lease=LEASE, adoption=adoption, stop=stop,
-            look_first="never" if self.unguarded else "always", now=self.clock,
-        )  # fmt: skip
+            payments,
+            journal,
+            BATCH,
+            self.payouts(),
+            settings=RunSettings(
+                concurrency=4,
+                lease=LEASE,
+                look_first="never" if self.unguarded else "always",
+                testing=Testing(now=self.clock),
+            ),
+            terms=BatchTerms(adoption=adoption),
+            stop=stop,
+        )
 
     async def see_to_it(self, payments: PaymentsSession) -> None:
         """Do what is told until the batch is through: look for orders, lift, adopt, begin another journal."""
@@ -328,7 +339,7 @@ class Worker:
         async def sleep(seconds: float) -> None:
             self.ahead += seconds
 
-        await reconcile(payments, journal, BATCH, clock=self.clock, sleep=sleep)
+        await reconcile(payments, journal, BATCH, testing=Testing(now=self.clock, sleep=sleep))
 
 
 def begin(**told: object) -> None:

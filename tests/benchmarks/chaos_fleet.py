@@ -34,10 +34,10 @@ from bulk.worlds import contradiction, payout
 from journal import postgres
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async.bulk import reconcile
+from payments_async.bulk import ReconcileSettings, reconcile
 from payments_async.fleet import run_worker, submit
 from payments_async.journal import PostgresJournal, State
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
 
 NAME = "chaos"
@@ -106,7 +106,11 @@ def begin(
             PostgresJournal(dsn, schema=schema, state_folder=state, busy_timeout=30.0) as journal,
             PaymentsSession(base, Credentials(**who), timeout=limit) as payments,
             Outbox(
-                payments, journal, NAME, concurrency=concurrency, lease=LEASE, look_back=1.0, claims_batches=embedded
+                payments,
+                journal,
+                NAME,
+                concurrency=concurrency,
+                worker=WorkerSettings(lease=LEASE, look_back=1.0, claims_batches=embedded),
             ) as outbox,
         ):
             say(number, "works")
@@ -143,7 +147,7 @@ class FleetChaos:
         plan, began = self.plan, time.monotonic()
         async with self._opened("clerk") as (journal, payments):
             async with (
-                Outbox(payments, journal, NAME, works=False, settles=False) as outbox,
+                Outbox(payments, journal, NAME, worker=None) as outbox,
                 asyncio.TaskGroup() as group,
             ):
                 lives = [group.create_task(self._keep(place)) for place in range(plan.workers)]
@@ -234,7 +238,7 @@ class FleetChaos:
         sandbox, toll = self.sandbox, self.toll
         await sandbox.settle(60)
         sandbox.chaos({})
-        await reconcile(payments, journal, grace=0.0, interval=0.0)
+        await reconcile(payments, journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
         executions = {execution.request_id: execution for execution in sandbox.ledger}
         parked = [entry.request_id async for entry in journal.entries(state="parked")]
         toll.parked = causes(parked, self.folder, sandbox)

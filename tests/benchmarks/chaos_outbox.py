@@ -42,11 +42,11 @@ from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async.bulk import reconcile
+from payments_async.bulk import ReconcileSettings, reconcile
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import Entry, Journal, State
-from payments_async.outbox import Outbox
-from payments_async.sandbox import Fault, Sandbox
+from payments_async.outbox import Outbox, WorkerSettings
+from payments_async.sandbox import Fault, Redelivery, Sandbox
 
 NAME = "chaos"
 _AGAIN = 0.25  # seconds until what the database was not there for is tried again
@@ -151,9 +151,12 @@ class Desk:
                     await asyncio.Event().wait()
             works = self.role == "works"
             outbox = Outbox(
-                payments, journal, NAME, works=works, concurrency=self.concurrency, lease=self.lease,
-                settles=works and not self.broken, look_back=1.0,
-            )  # fmt: skip
+                payments,
+                journal,
+                NAME,
+                worker=WorkerSettings(sends=works, lease=self.lease, settles=works and not self.broken, look_back=1.0),
+                concurrency=self.concurrency,
+            )
             if works:
                 outbox.on(*TOLD_OF, name="note")(self.note)
             async with outbox:
@@ -346,7 +349,7 @@ class Chaos:
         who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
         async with self.ground.journal() as journal, PaymentsSession(self.ground.base, who) as payments:
             if not self.plan.broken:
-                await reconcile(payments, journal, grace=0.0, interval=0.0)
+                await reconcile(payments, journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
             executions = {execution.request_id: execution for execution in sandbox.ledger}
             held = set()
             parked = [entry.request_id async for entry in journal.entries(state="parked")]
@@ -394,7 +397,9 @@ class Chaos:
 async def wreak(plan: Plan, folder: Path) -> Toll:
     """Put and send all orders in many processes, and disturb them."""
     async with Sandbox(
-        seed=plan.seed, processing_delay=0.05, ipn_attempts=99, ipn_wait_initial=0.05, ipn_wait_max=0.5, ipn_timeout=1.0
+        seed=plan.seed,
+        processing_delay=0.05,
+        redelivery=Redelivery(attempts=99, wait_initial=0.05, wait_max=0.5, timeout=1.0),
     ) as sandbox:
         rates = {Fault.LOST_BEFORE: 0.02, Fault.LOST_AFTER: 0.02, Fault.REFUSED: 0.02, Fault.FAILS: 0.05}
         sandbox.chaos(rates | {Fault.SLOW: 1.0}, seconds=plan.delay)

@@ -28,7 +28,7 @@ import aiohttp
 
 import payments_async
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
-from payments_async.bulk import plan, read_batch, reconcile, report, run_batch
+from payments_async.bulk import ReconcileSettings, plan, read_batch, reconcile, report, run_batch
 from payments_async.ipn import Receiver, TransactionSucceeded, serving
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
@@ -278,7 +278,9 @@ async def _recovery(folder: Path) -> AsyncIterator[Journey]:
             await run_batch(payments, journal, str(number), [_order(number)])
 
         async def journey(number: int) -> None:
-            found = await reconcile(payments, journal, str(number), grace=0.0, interval=0.01)
+            found = await reconcile(
+                payments, journal, str(number), settings=ReconcileSettings(grace=0.0, interval=0.01)
+            )
             assert not found.unknown, found
 
         yield journey

@@ -29,6 +29,8 @@ from journal.factories import approve
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import (
     Fuse,
+    ReconcileSettings,
+    RunSettings,
     acknowledge,
     give_listing_deadline,
     lift_quarantine,
@@ -51,8 +53,9 @@ from payments_async.journal import (
     _states,
 )
 from payments_async.journal.contract import Evidence, Transition
-from payments_async.outbox import Outbox
-from payments_async.sandbox import Execution, Fault, Sandbox
+from payments_async.outbox import Outbox, WorkerSettings
+from payments_async.sandbox import Execution, Fault, Redelivery, Sandbox
+from payments_async.testing import Testing
 
 BATCH = "a life"
 TOLD = "an outbox"
@@ -139,7 +142,10 @@ class Life:
     def journal(self, name: str) -> SqliteJournal:
         """One of the two files; another process may stand still while it holds it."""
         return SqliteJournal(
-            self.folder / name, busy_timeout=30.0, crash_at=self.passed, state_folder=self.folder / "state"
+            self.folder / name,
+            busy_timeout=30.0,
+            testing=Testing(crash_at=self.passed),
+            state_folder=self.folder / "state",
         )
 
     async def live(self) -> None:
@@ -164,7 +170,7 @@ class Life:
                 await approve(journal)
             if self.point.startswith("load_drop"):
                 await self.break_off_a_load(payments, journal)
-            await run_batch(payments, journal, BATCH, self.orders(), stop=stop, lease=LEASE)
+            await run_batch(payments, journal, BATCH, self.orders(), stop=stop, settings=RunSettings(lease=LEASE))
         copy = self.folder / f"copy {self.number}.db"
         with (
             contextlib.closing(sqlite3.connect(self.folder / "first.db")) as source,
@@ -183,7 +189,7 @@ class Life:
             raise ConnectionResetError
 
         with contextlib.suppress(ConnectionResetError):
-            await run_batch(payments, journal, BATCH, broken(), lease=LEASE)
+            await run_batch(payments, journal, BATCH, broken(), settings=RunSettings(lease=LEASE))
         half_a_minute_passes(self.folder)
 
     def receiver(self, journal: SqliteJournal, payments: PaymentsSession) -> Receiver:
@@ -208,15 +214,21 @@ class Life:
 
     async def work(self, payments: PaymentsSession, journal: SqliteJournal, receiver: Receiver) -> None:
         """From the quarantine to the last decision."""
-        await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
+        await reconcile(payments, journal, BATCH, settings=ReconcileSettings(grace=0.0, interval=0.0))
         planned = [entry.request_id async for entry in journal.entries(BATCH, State.PLANNED)]
         await lift_quarantine(journal, BATCH, "Ann", "none of it was ever sent", request_ids=planned)
         await self.cancel_a_permit(journal)
-        await run_batch(payments, journal, BATCH, self.orders(), concurrency=2, lease=LEASE, look_first=self.looks())
+        await run_batch(
+            payments,
+            journal,
+            BATCH,
+            self.orders(),
+            settings=RunSettings(concurrency=2, lease=LEASE, look_first=self.looks()),
+        )
         await self.hear(journal, receiver)
-        await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
+        await reconcile(payments, journal, BATCH, settings=ReconcileSettings(grace=0.0, interval=0.0))
         await self.decide(journal)
-        await run_batch(payments, journal, BATCH, lease=LEASE, look_first=self.looks())
+        await run_batch(payments, journal, BATCH, settings=RunSettings(lease=LEASE, look_first=self.looks()))
         await self.tell(journal)
         await self.pay(payments, journal)
         await self.archive(payments, journal)
@@ -256,10 +268,12 @@ class Life:
         """An outbox is opened, paused and resumed; every process puts the same orders into it, and cancels one."""
         fuse = Fuse(max_per_day=Decimal(10**9))
         await journal.cool_down(0.05, why="slow down")
-        async with Outbox(payments, journal, SHOP, concurrency=2, rate=500.0, lease=LEASE, fuse=fuse) as outbox:
+        async with Outbox(
+            payments, journal, SHOP, concurrency=2, rate=500.0, worker=WorkerSettings(lease=LEASE), fuse=fuse
+        ) as outbox:
             await outbox.put(singles()[0])
             if self.broken:  # nobody has looked: an outbox of a copy sends nothing before
-                await reconcile(payments, journal, grace=0.0, interval=0.0)
+                await reconcile(payments, journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
             await journal.note_observed([STRANGER])
             await outbox.pause("Ann", "lunch")
             await outbox.resume("Ann", "back")
@@ -274,7 +288,9 @@ class Life:
         about = leaving().request_id
 
         async def gone() -> bool:
-            await reconcile(payments, journal, SHOP, grace=0.0, interval=0.0)  # whoever else was told, or nobody
+            await reconcile(
+                payments, journal, SHOP, settings=ReconcileSettings(grace=0.0, interval=0.0)
+            )  # whoever else was told, or nobody
             async for page in journal.old_orders(older_than=0.001):
                 if some := [old for old in page if old.request_id == about]:
                     await journal.prune_orders(number, some)
@@ -427,10 +443,7 @@ async def service(seed: int, *, broken: bool = False, **options: Any) -> AsyncIt
     async with Sandbox(
         seed=seed,
         processing_delay=0.02,
-        ipn_attempts=99,
-        ipn_wait_initial=0.05,
-        ipn_wait_max=0.2,
-        ipn_timeout=0.5,
+        redelivery=Redelivery(attempts=99, wait_initial=0.05, wait_max=0.2, timeout=0.5),
         **options,
     ) as sandbox:
         faults = {LOST_AFTER: Fault.LOST_AFTER, LOST_BEFORE: Fault.LOST_BEFORE, REFUSED: Fault.REFUSED}
@@ -519,12 +532,12 @@ async def judge(sandbox: Sandbox, folder: Path) -> list[str]:
         SqliteJournal(folder / "journal.db", state_folder=folder / "state") as journal,
         PaymentsSession(sandbox.base_url, who) as payments,
     ):
-        await run_batch(payments, journal, BATCH, lease=LEASE)
-        async with Outbox(payments, journal, SHOP, lease=LEASE) as outbox:
+        await run_batch(payments, journal, BATCH, settings=RunSettings(lease=LEASE))
+        async with Outbox(payments, journal, SHOP, worker=WorkerSettings(lease=LEASE)) as outbox:
             for order in singles():  # what was put and is planned is sent by whoever opens it
                 await outbox.pay(order, timeout=30.0)
         await sandbox.settle(30)
-        await reconcile(payments, journal, grace=0.0, interval=0.0)
+        await reconcile(payments, journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
         executions = {execution.request_id: execution for execution in sandbox.ledger}
         found = [f"{request_id} was carried out twice" for request_id in sandbox.duplicates()]
         counts = dict.fromkeys(State, 0)

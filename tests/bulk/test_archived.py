@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, world
 
-from payments_async.bulk import plan, reconcile, report, run_batch
+from payments_async.bulk import ReconcileSettings, plan, reconcile, report, run_batch
 from payments_async.journal import OrdersArchived, OrderUnknown, State, archive_orders
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 
 DAY = 86_400.0
 
@@ -30,7 +30,7 @@ async def paid(here: World, count: int = 3) -> None:
     """A batch that was paid."""
     await run_batch(here.payments, here.journal, BATCH, payouts(count))
     await here.sandbox.settle()
-    await reconcile(here.payments, here.journal, BATCH, interval=0.0)
+    await reconcile(here.payments, here.journal, BATCH, settings=ReconcileSettings(interval=0.0))
 
 
 async def test_a_batch_that_has_left_is_not_run_again(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_what_has_left_is_no_stranger_in_a_list(tmp_path: Path) -> None:
         await here.payments.payouts.send(payout(77))
         await run_batch(here.payments, here.journal, "next", [payout(5)])
         await here.sandbox.settle()
-        found = await reconcile(here.payments, here.journal, "next", interval=0.0)
+        found = await reconcile(here.payments, here.journal, "next", settings=ReconcileSettings(interval=0.0))
         assert [payout(77).request_id] == [one.request_id for one in found.unknown_transactions]
         assert {"successful": 4} == await here.states()
 
@@ -86,7 +86,7 @@ async def test_what_a_list_contradicts_of_an_order_that_has_left_is_told(tmp_pat
             file.execute("UPDATE outbox SET amount = '7' WHERE request_id = ?", (payout(1).request_id,))
         await run_batch(here.payments, here.journal, "next", [payout(5)])
         await here.sandbox.settle()
-        found = await reconcile(here.payments, here.journal, "next", interval=0.0)
+        found = await reconcile(here.payments, here.journal, "next", settings=ReconcileSettings(interval=0.0))
         (note,) = [note for note in found.notes if payout(1).request_id in note]
         assert ((), True) == (found.unknown_transactions, "old.gz: its amount is 1001, the order's 7" in note)
 
@@ -107,10 +107,10 @@ async def test_a_report_says_what_is_not_in_it(tmp_path: Path) -> None:
 async def test_an_outbox_is_asked_for_what_has_left(tmp_path: Path) -> None:
     """Paid again it is there as it ended, and nothing is sent; who waits for it hears where it is."""
     async with world(tmp_path, processing_delay=0.01) as here:
-        async with Outbox(here.payments, here.journal, settles=False) as outbox:
+        async with Outbox(here.payments, here.journal, worker=WorkerSettings(settles=False)) as outbox:
             await outbox.pay(payout(1), timeout=60)
             await here.sandbox.settle()
-            await reconcile(here.payments, here.journal, "outbox", interval=0.0)
+            await reconcile(here.payments, here.journal, "outbox", settings=ReconcileSettings(interval=0.0))
             assert 1 == await archived(here, tmp_path / "old.gz")
             entry = await outbox.pay(payout(1), timeout=60)
             assert (State.SUCCESSFUL, payout(1)) == (entry.state, entry.order)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from bulk.worlds import BATCH, payouts, session
 
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunSettings, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.outbox._brakes import Backoff
 from payments_async.outbox._worker_pool import WorkerPool
@@ -33,7 +33,7 @@ async def test_workers_that_wait_are_left_alone_until_they_can_go(
         session(sandbox) as payments,
     ):
         sandbox.script(Fault.RATE_LIMITED, on="money", seconds=1)
-        done = await run_batch(payments, journal, BATCH, payouts(3), concurrency=WORKERS)
+        done = await run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=WORKERS))
     assert 3 == done.counts["accepted"]
     assert 2 * WORKERS <= looks < 2 * WORKERS + 50
 

@@ -12,10 +12,21 @@ from typing import Any
 import attrs
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
+from nested import for_run
 
-from payments_async.bulk import FirstLook, Fuse, RunProgress, lift_quarantine, reconcile, run_batch
+from payments_async.bulk import (
+    FirstLook,
+    Fuse,
+    ReconcileSettings,
+    RunProgress,
+    RunSettings,
+    lift_quarantine,
+    reconcile,
+    run_batch,
+)
 from payments_async.journal import NotLookedFor, SqliteJournal
 from payments_async.sandbox import Fault
+from payments_async.testing import Testing
 
 COUNT = 30
 DAY = 86_400.0
@@ -56,7 +67,7 @@ async def beside(here: World, folder: Path, name: str = "other.db") -> AsyncIter
 
 async def run(here: World, count: int = COUNT, **settings: Any) -> RunProgress:
     """Run the batch."""
-    return await run_batch(here.payments, here.journal, BATCH, payouts(count), **settings)
+    return await run_batch(here.payments, here.journal, BATCH, payouts(count), **for_run(settings))
 
 
 def read(here: World) -> int:
@@ -118,7 +129,7 @@ async def test_a_backup_from_before_the_run_pays_nothing_again(tmp_path: Path) -
             assert "reconcile, then lift it" in str(stopped.stopped)
             with pytest.raises(NotLookedFor):
                 await lift_quarantine(journal, BATCH, "A. Clerk", "reconcile said nothing")
-            report = await reconcile(here.payments, journal, BATCH, grace=0.0, interval=0.0)
+            report = await reconcile(here.payments, journal, BATCH, settings=ReconcileSettings(grace=0.0, interval=0.0))
             assert (COUNT, COUNT) == (report.found, len(report.conflicts))
             await lift_quarantine(journal, BATCH, "A. Clerk", "all looked up")
             done = await run(restored)
@@ -136,7 +147,7 @@ async def test_a_list_that_cannot_be_read_lifts_nothing(tmp_path: Path) -> None:
         shutil.copyfile(tmp_path / "journal.db", tmp_path / "copy.db")
         async with beside(here, tmp_path, "copy.db") as copy:
             here.sandbox.script(Fault.ERROR_BEFORE, times=None, on="transactions")
-            report = await reconcile(copy.payments, copy.journal, patience=0.0)
+            report = await reconcile(copy.payments, copy.journal, settings=ReconcileSettings(patience=0.0))
             assert "absence from the list" in report.unread[0]
             with pytest.raises(NotLookedFor):
                 await lift_quarantine(copy.journal, BATCH, "A. Clerk", "all looked up")
@@ -217,7 +228,9 @@ async def one_by_one(here: World, *numbers: int) -> list[int | None]:
     """Send orders as batches of their own, looking first in doubt; tells how many were found, or that none looked."""
     found = []
     for number in numbers:
-        done = await run_batch(here.payments, here.journal, f"pay-{number}", [payout(number)], look_first="in_doubt")
+        done = await run_batch(
+            here.payments, here.journal, f"pay-{number}", [payout(number)], settings=RunSettings(look_first="in_doubt")
+        )
         found.append(done.looked and done.looked.found)
     return found
 
@@ -225,7 +238,10 @@ async def one_by_one(here: World, *numbers: int) -> list[int | None]:
 async def test_orders_one_after_the_other_are_looked_for_only_in_doubt(tmp_path: Path) -> None:
     """A journal looks for each of them in its first week; then the list of a week shows nothing that it may lack."""
     moment = time.time() - 30 * DAY
-    async with world(tmp_path) as plain, SqliteJournal(tmp_path / "own.db", clock=lambda: moment) as journal:
+    async with (
+        world(tmp_path) as plain,
+        SqliteJournal(tmp_path / "own.db", testing=Testing(now=lambda: moment)) as journal,
+    ):
         here = attrs.evolve(plain, journal=journal)
         assert [0, 0] == await one_by_one(here, 0, 1)
         moment += 8 * DAY
@@ -244,7 +260,7 @@ async def test_each_order_that_a_copy_has_forgotten_is_looked_for(tmp_path: Path
         async with beside(here, tmp_path, "copy.db") as copy:
             assert [None, None] == await one_by_one(copy, 9, 7)
             paid_once(here, 3)
-            await reconcile(copy.payments, copy.journal, grace=0.0, interval=0.0)
+            await reconcile(copy.payments, copy.journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
             await lift_quarantine(copy.journal, "pay-9", "A. Clerk", "all looked up")
             assert [None, None, 1] == await one_by_one(copy, 9, 7, 8)  # for 9 the list was read already
         paid_once(here, 4)
@@ -303,13 +319,17 @@ async def test_the_days_that_are_read_are_those_of_the_service(tmp_path: Path, d
     async with world(tmp_path) as here:
         await run(here)
         async with (
-            SqliteJournal(tmp_path / "other.db", state_folder=tmp_path / "another machine", clock=wrong) as journal,
+            SqliteJournal(
+                tmp_path / "other.db", state_folder=tmp_path / "another machine", testing=Testing(now=wrong)
+            ) as journal,
             session(here.sandbox, now=wrong) as payments,
         ):
             other = attrs.evolve(here, journal=journal, payments=payments)
             done = await run(other, now=wrong)
             assert (0, COUNT) == (done.sent, done.looked and done.looked.found)
-            await reconcile(payments, journal, BATCH, interval=0.0, clock=wrong)
+            await reconcile(
+                payments, journal, BATCH, settings=ReconcileSettings(interval=0.0), testing=Testing(now=wrong)
+            )
         paid_once(here)
 
 
@@ -317,7 +337,7 @@ async def test_a_clock_that_was_ahead_when_a_batch_was_made_shortens_no_look(tmp
     """It was set right since: the days before now are read, and not those before a day that is yet to come."""
     path = tmp_path / "other.db"
     async with world(tmp_path) as here, session(here.sandbox) as payments:
-        async with SqliteJournal(path, clock=lambda: time.time() + 400 * DAY) as journal:
+        async with SqliteJournal(path, testing=Testing(now=lambda: time.time() + 400 * DAY)) as journal:
             await run(attrs.evolve(here, journal=journal), fuse=Fuse(max_total=Decimal(0)))
         async with SqliteJournal(path) as journal:
             done = await run(attrs.evolve(here, journal=journal, payments=payments), fuse=Fuse(max_total=Decimal(0)))

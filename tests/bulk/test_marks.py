@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from bulk.worlds import BATCH, payouts, session
 
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunSettings, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.journal._machine import _departures
 from payments_async.sandbox import Sandbox
@@ -44,5 +44,5 @@ async def test_the_mark_is_there_before_the_first_byte(tmp_path: Path, monkeypat
         SqliteJournal(tmp_path / "journal.db", state_folder=state) as journal,
         session(sandbox, http=http) as payments,
     ):
-        await run_batch(payments, journal, BATCH, payouts(3), concurrency=1)
+        await run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=1))
     assert [1, 2, 3] == seen

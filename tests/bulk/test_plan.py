@@ -14,6 +14,7 @@ from payments_async.bulk import Batch, Plan, Share, plan, read_batch
 from payments_async.journal import Journal, RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.sandbox import Sandbox, _records
+from payments_async.testing import Testing
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
 
@@ -226,7 +227,7 @@ async def test_the_same_month_again_under_another_name(
 ) -> None:
     """Somebody must have looked at it: nothing else tells it from another month, and all of it would be paid twice."""
     path = tmp_path / "journal.sqlite"
-    async with SqliteJournal(path, clock=lambda: time.time() - days * 86_400) as then:
+    async with SqliteJournal(path, testing=Testing(now=lambda: time.time() - days * 86_400)) as then:
         await sent(then, "october", order(1), order(2))
     again = [order(1, request_id="A"), order(2, request_id="B"), *(order(number) for number in range(5, 5 + others))]
     async with SqliteJournal(path) as journal:

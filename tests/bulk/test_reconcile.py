@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
+from nested import for_reconcile
 
-from payments_async.bulk import Reconciliation, reconcile, run_batch, send_again
+from payments_async.bulk import ReconcileSettings, Reconciliation, RunSettings, reconcile, run_batch, send_again
 from payments_async.journal import NotParked, OrderUnknown, Signal, WrongAccount
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
@@ -58,7 +59,9 @@ class Later:
 async def look(here: World, later: Later | None = None, **settings: Any) -> Reconciliation:
     """Reconcile, a thousand seconds later by default, without waiting."""
     later = later or Later()
-    return await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep, **settings)
+    return await reconcile(
+        here.payments, here.journal, **for_reconcile({"now": later.clock, "sleep": later.sleep} | settings)
+    )
 
 
 @pytest.mark.parametrize("quirk", QUIRKS)
@@ -258,7 +261,7 @@ async def test_one_sweep_is_never_enough(tmp_path: Path) -> None:
     """Fewer than two are refused."""
     async with world(tmp_path) as here:
         with pytest.raises(ValueError, match="list_scans"):
-            await reconcile(here.payments, here.journal, list_scans=1)
+            await reconcile(here.payments, here.journal, settings=ReconcileSettings(list_scans=1))
 
 
 async def believed(here: World, count: int) -> None:
@@ -311,15 +314,15 @@ async def test_another_account_is_not_asked_about_orders_of_this_one(tmp_path: P
     """A rehearsal of the same orders there settles nothing here, and its list lifts nothing here."""
     async with world(tmp_path) as here, Sandbox() as rehearsed:
         here.sandbox.script(Fault.LOST_BEFORE, on="money", times=None)
-        await run_batch(here.payments, here.journal, BATCH, payouts(3), patience=0.0)
+        await run_batch(here.payments, here.journal, BATCH, payouts(3), settings=RunSettings(patience=0.0))
         before, list_scans = await here.states(), await here.journal.list_scans()
         async with session(rehearsed) as elsewhere:
             for order in payouts(3):
                 await elsewhere.payouts.send(order)
             with pytest.raises(WrongAccount, match="the session is one of user"):
-                await reconcile(elsewhere, here.journal, BATCH, interval=0.0)
+                await reconcile(elsewhere, here.journal, BATCH, settings=ReconcileSettings(interval=0.0))
             with pytest.raises(WrongAccount):
-                await reconcile(elsewhere, here.journal, interval=0.0)
+                await reconcile(elsewhere, here.journal, settings=ReconcileSettings(interval=0.0))
         assert before == await here.states()
         assert {"unknown"} & before.keys()
         assert list_scans == await here.journal.list_scans()

@@ -11,10 +11,11 @@ from aiohttp.test_utils import TestServer
 from bulk.worlds import BATCH, World, payout, payouts, world
 
 from payments_async import Credentials, PaymentsSession, RetryPolicy
-from payments_async.bulk import acknowledge, reconcile, run_batch
+from payments_async.bulk import ReconcileSettings, acknowledge, reconcile, run_batch
 from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import Testing
 
 LOST = payout(4).request_id
 
@@ -57,10 +58,20 @@ async def test_a_sweep_that_begins_within_the_period_of_grace_does_not_count(tmp
         await one_lost(here)
         await here.sandbox.settle()
         slow = Slow(here, 850.0, of_a_list=100.0)
-        report = await reconcile(here.payments, here.journal, grace=900.0, clock=slow.clock, sleep=slow.sleep)
+        report = await reconcile(
+            here.payments,
+            here.journal,
+            settings=ReconcileSettings(grace=900.0),
+            testing=Testing(now=slow.clock, sleep=slow.sleep),
+        )
         assert ((), (LOST,)) == (report.parked, report.unknown)
         later = Slow(here, 2000.0)
-        report = await reconcile(here.payments, here.journal, grace=900.0, clock=later.clock, sleep=later.sleep)
+        report = await reconcile(
+            here.payments,
+            here.journal,
+            settings=ReconcileSettings(grace=900.0),
+            testing=Testing(now=later.clock, sleep=later.sleep),
+        )
         assert (LOST,) == report.parked
 
 
@@ -74,7 +85,7 @@ async def test_two_sweeps_at_one_moment_are_one(tmp_path: Path) -> None:
         async def at_once(seconds: float) -> None:
             """Sleep no moment."""
 
-        report = await reconcile(here.payments, here.journal, clock=lambda: now, sleep=at_once)
+        report = await reconcile(here.payments, here.journal, testing=Testing(now=lambda: now, sleep=at_once))
         assert ((), (LOST,)) == (report.parked, report.unknown)
 
 
@@ -115,7 +126,7 @@ async def test_absence_from_a_list_of_unknown_length_proves_nothing(tmp_path: Pa
         await one_lost(here)
         await here.sandbox.settle()
         later = Slow(here, 2000.0)
-        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        report = await reconcile(here.payments, here.journal, testing=Testing(now=later.clock, sleep=later.sleep))
         assert ((), (LOST,)) == (report.parked, report.unknown)
         assert any("how many rows" in note for note in report.notes)
 
@@ -135,7 +146,7 @@ async def test_another_amount_in_the_record_of_an_accepted_order_is_a_difference
         await run_batch(here.payments, here.journal, BATCH, payouts(3))
         await here.sandbox.settle()
         later = Slow(here, 2000.0)
-        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        report = await reconcile(here.payments, here.journal, testing=Testing(now=later.clock, sleep=later.sleep))
         order = payout(1)
         assert [(order.request_id, order.amount, Decimal(77777))] == [
             (one.request_id, one.ours, abs(one.theirs or 0)) for one in report.differences
@@ -149,7 +160,7 @@ async def test_statuses_are_believed_only_when_every_list_was_read_to_its_end(tm
         await run_batch(here.payments, here.journal, BATCH, payouts(3))
         await here.sandbox.settle()
         later = Slow(here, 2000.0)
-        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        report = await reconcile(here.payments, here.journal, testing=Testing(now=later.clock, sleep=later.sleep))
         assert ({}, {"accepted": 3}) == (report.settled, await here.states())
 
 
@@ -159,15 +170,15 @@ async def test_a_named_person_acknowledges_a_contradiction(tmp_path: Path) -> No
         await run_batch(here.payments, here.journal, BATCH, payouts(1))
         await here.sandbox.settle()
         later = Slow(here, 2000.0)
-        await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        await reconcile(here.payments, here.journal, testing=Testing(now=later.clock, sleep=later.sleep))
         id_ = payout(0).request_id
         await here.journal.apply_evidence(
             Evidence(signal=Signal.LOOKED_UP_FAILED, source="statement", request_id=id_, amount=payout(0).amount)
         )
-        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        report = await reconcile(here.payments, here.journal, testing=Testing(now=later.clock, sleep=later.sleep))
         assert (id_,) == report.conflicts
         entry = await here.journal.entry(id_)
         assert entry is not None
         now = await acknowledge(here.journal, id_, "Ann", "the statement was wrong", seen=entry.updated_at)
-        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        report = await reconcile(here.payments, here.journal, testing=Testing(now=later.clock, sleep=later.sleep))
         assert (None, ()) == (now.conflict, report.conflicts)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from bulk.worlds import BATCH, payouts, world
 
-from payments_async.bulk import reconcile, run_batch
+from payments_async.bulk import RunSettings, reconcile, run_batch
 from payments_async.outbox import _reconcile, _scans
 from payments_async.sandbox import Fault
+from payments_async.testing import Testing
 
 COUNT = 40
 TROUBLE = {Fault.LOST_BEFORE: 0.2, Fault.LOST_AFTER: 0.2, Fault.FAILS: 0.2, Fault.REFUSED: 0.1, Fault.REVERSED: 0.1}
@@ -32,11 +33,13 @@ async def reconciled(folder: Path, seed: int, **quirks: Any) -> Any:
     """What the journal says of each order, and the report, after a run with trouble; some are told of once more."""
     async with world(folder, quirks, processing_delay=0.01) as here:
         here.sandbox.chaos(TROUBLE, seed=seed)
-        await run_batch(here.payments, here.journal, BATCH, payouts(COUNT), concurrency=1)
+        await run_batch(here.payments, here.journal, BATCH, payouts(COUNT), settings=RunSettings(concurrency=1))
         await here.sandbox.settle()
         here.sandbox.chaos({})
         clock = Ahead()
-        report = await reconcile(here.payments, here.journal, BATCH, clock=clock, sleep=clock.sleep, reversals=True)
+        report = await reconcile(
+            here.payments, here.journal, BATCH, testing=Testing(now=clock, sleep=clock.sleep), reversals=True
+        )
         await here.check(COUNT)
         stories = {}
         async for entry in here.journal.entries(BATCH):

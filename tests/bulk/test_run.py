@@ -14,10 +14,11 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
 from payments_async import PayoutOrder
-from payments_async.bulk import RunProgress, run_batch
+from payments_async.bulk import RunProgress, RunSettings, run_batch
 from payments_async.journal import LoadBusy, OrdersDiffer, RunUnknown, Signal, SqliteJournal, WrongAccount
 from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault, ManualClock, Sandbox
+from payments_async.testing import Testing
 
 PLACES = 10  # orders under way at once
 
@@ -79,7 +80,7 @@ async def test_a_fault_leaves_one_order_in_the_state_it_proves(here: World, faul
     struck, (state, carried_out) = payout(7).request_id, FAULTS[fault]
     options = {Fault.RATE_LIMITED: {"seconds": 0.05}}.get(fault, {})
     here.sandbox.script(fault, on="money", request_id=struck, **options)
-    await run_batch(here.payments, here.journal, BATCH, payouts(20), concurrency=5)
+    await run_batch(here.payments, here.journal, BATCH, payouts(20), settings=RunSettings(concurrency=5))
     assert state == await here.state(7)
     assert carried_out == here.sandbox.executions(struck)
     assert 19 == sum(here.sandbox.executions(payout(n).request_id) for n in range(20) if n != 7)
@@ -161,7 +162,9 @@ async def test_cancelling_at_random_moments_loses_and_repeats_nothing(tmp_path: 
     chance = random.Random(11)
     async with world(tmp_path) as here:
         for _ in range(12):
-            running = asyncio.ensure_future(run_batch(here.payments, here.journal, BATCH, payouts(900), concurrency=30))
+            running = asyncio.ensure_future(
+                run_batch(here.payments, here.journal, BATCH, payouts(900), settings=RunSettings(concurrency=30))
+            )
             await asyncio.wait([running], timeout=chance.uniform(0.0, 0.25))
             running.cancel()
             with suppress(asyncio.CancelledError):
@@ -199,7 +202,9 @@ async def test_two_processes_share_a_batch(tmp_path: Path) -> None:
         # no answer comes before all places of both are taken, so that neither is through before the other begins
         here.sandbox.script(Fault.SLOW, times=2 * PLACES, on="money", seconds=1.0)
         running = [
-            asyncio.ensure_future(run_batch(payments, journal, BATCH, payouts(2500), concurrency=PLACES))
+            asyncio.ensure_future(
+                run_batch(payments, journal, BATCH, payouts(2500), settings=RunSettings(concurrency=PLACES))
+            )
             for payments, journal in ((here.payments, here.journal), (too, second))
         ]
         await carried_out(here, 2 * PLACES)
@@ -213,7 +218,7 @@ async def test_two_processes_share_a_batch(tmp_path: Path) -> None:
 
 async def test_the_chunks_of_a_silent_process_are_taken_over(tmp_path: Path) -> None:
     """What a dead process had permits for is unknown, and what it only held is sent by the next."""
-    late = SqliteJournal(tmp_path / "journal.db", clock=lambda: time.time() + 60)
+    late = SqliteJournal(tmp_path / "journal.db", testing=Testing(now=lambda: time.time() + 60))
     async with world(tmp_path) as here, late:
         stop = asyncio.Event()
         stop.set()
@@ -229,11 +234,13 @@ async def test_the_chunks_of_a_silent_process_are_taken_over(tmp_path: Path) -> 
 
 async def test_a_lease_that_is_lost_drops_the_rest_of_the_chunk(tmp_path: Path) -> None:
     """Somebody else took the chunk over while we ran: they send the rest, and nothing goes out twice."""
-    late = SqliteJournal(tmp_path / "journal.db", clock=lambda: 4e9)  # believes that all leases have run out
+    late = SqliteJournal(
+        tmp_path / "journal.db", testing=Testing(now=lambda: 4e9)
+    )  # believes that all leases have run out
     async with world(tmp_path) as here, late:
         here.sandbox.script(Fault.SLOW, times=None, on="money", seconds=0.05)
         running = asyncio.ensure_future(
-            run_batch(here.payments, here.journal, BATCH, payouts(60), concurrency=3, lease=1.5)
+            run_batch(here.payments, here.journal, BATCH, payouts(60), settings=RunSettings(concurrency=3, lease=1.5))
         )
         await carried_out(here, 1)
         assert 0 < await late.expire_chunks(BATCH)
@@ -245,7 +252,7 @@ async def test_a_lease_that_is_lost_drops_the_rest_of_the_chunk(tmp_path: Path) 
 async def test_a_storm_of_429_is_waited_out_by_everybody(here: World) -> None:
     """The service turns away the first forty orders: all are sent later, each once, and no order is hammered."""
     here.sandbox.script(Fault.RATE_LIMITED, times=40, on="money", seconds=0.2)
-    done = await run_batch(here.payments, here.journal, BATCH, payouts(200), concurrency=20)
+    done = await run_batch(here.payments, here.journal, BATCH, payouts(200), settings=RunSettings(concurrency=20))
     assert (200, None) == (done.counts["accepted"], done.stopped)
     await here.check(200)
 
@@ -255,7 +262,9 @@ async def test_a_service_that_is_down_ends_the_run_and_not_the_orders(tmp_path: 
     async with world(tmp_path) as here:
         await here.payments.log_in()
         await here.sandbox.__aexit__(None, None, None)
-        done = await run_batch(here.payments, here.journal, BATCH, payouts(500), patience=1.0, look_first="never")
+        done = await run_batch(
+            here.payments, here.journal, BATCH, payouts(500), settings=RunSettings(patience=1.0, look_first="never")
+        )
         assert done.stopped is not None
         assert "nothing was answered" in done.stopped
         assert (500, 0) == (done.counts["planned"], done.sent)
@@ -266,7 +275,9 @@ async def test_a_service_that_is_down_ends_the_run_and_not_the_orders(tmp_path: 
 async def test_a_service_that_swallows_orders_makes_a_handful_unknown(here: World) -> None:
     """Every answer is lost: after ten in a row one order at a time feels its way, so most stay planned."""
     here.sandbox.script(Fault.LOST_BEFORE, times=None, on="money")
-    done = await run_batch(here.payments, here.journal, BATCH, payouts(500), concurrency=20, patience=1.5)
+    done = await run_batch(
+        here.payments, here.journal, BATCH, payouts(500), settings=RunSettings(concurrency=20, patience=1.5)
+    )
     assert done.stopped is not None
     assert "nothing was answered" in done.stopped
     assert done.counts["unknown"] < 45
@@ -280,7 +291,9 @@ async def test_refused_credentials_stop_the_run_and_fail_no_order(here: World) -
     def withdraw(progress: RunProgress) -> None:
         here.sandbox.script(Fault.TOKEN_REVOKED, times=None)
 
-    done = await run_batch(here.payments, here.journal, BATCH, payouts(5000), concurrency=5, progress=withdraw)
+    done = await run_batch(
+        here.payments, here.journal, BATCH, payouts(5000), settings=RunSettings(concurrency=5), progress=withdraw
+    )
     assert done.stopped is not None
     assert "credentials were refused" in done.stopped
     assert 0 == done.counts["rejected"]
@@ -333,6 +346,8 @@ async def test_a_broken_display_breaks_off_nothing(here: World) -> None:
 
     here.sandbox.script(Fault.SLOW, times=None, on="money", seconds=0.02)
     with pytest.raises(RuntimeError, match="no terminal"):
-        await run_batch(here.payments, here.journal, BATCH, payouts(3000), concurrency=5, progress=show)
+        await run_batch(
+            here.payments, here.journal, BATCH, payouts(3000), settings=RunSettings(concurrency=5), progress=show
+        )
     assert {"planned", "accepted"} == set(await here.states())
     await here.check(3000)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, world
 
-from payments_async.bulk import Fuse, run_batch
+from payments_async.bulk import Fuse, RunSettings, run_batch
 from payments_async.sandbox import Fault
 
 
@@ -22,7 +22,9 @@ async def test_too_many_rejections_stop_the_run(here: World) -> None:
     """From the twentieth order on, more than a tenth rejected is too many."""
     here.sandbox.script(Fault.REFUSED, times=None, on="money")
     fuse = Fuse(max_error_rate=0.1)
-    done = await run_batch(here.payments, here.journal, BATCH, payouts(300), concurrency=4, fuse=fuse)
+    done = await run_batch(
+        here.payments, here.journal, BATCH, payouts(300), settings=RunSettings(concurrency=4), fuse=fuse
+    )
     assert done.stopped is not None
     assert "were rejected or are unknown" in done.stopped
     assert 20 <= done.counts["rejected"] <= 24
@@ -40,7 +42,9 @@ async def test_unknown_orders_stop_the_run(here: World) -> None:
     """Two may be unknown at a time; the third stops it, with what was under way."""
     for number in (5, 25, 45, 65, 85, 105, 125):
         here.sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(number).request_id)
-    done = await run_batch(here.payments, here.journal, BATCH, payouts(300), concurrency=2, fuse=Fuse(max_unknown=2))
+    done = await run_batch(
+        here.payments, here.journal, BATCH, payouts(300), settings=RunSettings(concurrency=2), fuse=Fuse(max_unknown=2)
+    )
     assert "3 orders are unknown, 2 may be" == done.stopped
     assert 3 == done.counts["unknown"]
     await here.check(300)
@@ -50,7 +54,9 @@ async def test_the_total_is_never_exceeded(here: World) -> None:
     """The order that would exceed it is not sent, whatever is under way, nor by the next run."""
     fuse = Fuse(max_total=Decimal(50_000))
     for _ in range(2):
-        done = await run_batch(here.payments, here.journal, BATCH, payouts(300), concurrency=20, fuse=fuse)
+        done = await run_batch(
+            here.payments, here.journal, BATCH, payouts(300), settings=RunSettings(concurrency=20), fuse=fuse
+        )
         assert done.stopped is not None
         assert "would bring the total to" in done.stopped
         assert Decimal(48_000) < done.sums["accepted"] <= Decimal(50_000)
@@ -62,7 +68,12 @@ async def test_rejected_orders_do_not_count_into_the_total(here: World) -> None:
     here.sandbox.script(Fault.REFUSED, times=10, on="money")
     total = sum((order.amount for order in payouts(30)), Decimal(0))
     done = await run_batch(
-        here.payments, here.journal, BATCH, payouts(30), concurrency=1, fuse=Fuse(max_total=total - 10_000)
+        here.payments,
+        here.journal,
+        BATCH,
+        payouts(30),
+        settings=RunSettings(concurrency=1),
+        fuse=Fuse(max_total=total - 10_000),
     )
     assert (None, 20, 10) == (done.stopped, done.counts["accepted"], done.counts["rejected"])
 
@@ -71,7 +82,9 @@ async def test_a_low_balance_stops_the_run(tmp_path: Path) -> None:
     """What has to be left on the account is left there."""
     async with world(tmp_path, balance=Decimal(100_000)) as here:
         fuse = Fuse(min_balance=Decimal(60_000))
-        done = await run_batch(here.payments, here.journal, BATCH, payouts(300), concurrency=5, fuse=fuse)
+        done = await run_batch(
+            here.payments, here.journal, BATCH, payouts(300), settings=RunSettings(concurrency=5), fuse=fuse
+        )
         assert done.stopped is not None
         assert "would leave a balance of" in done.stopped
         assert Decimal(38_000) < done.sums["accepted"] <= Decimal(40_000)

@@ -8,7 +8,7 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, world
 
 from payments_async import InvalidOrder
-from payments_async.bulk import reconcile, run_batch
+from payments_async.bulk import ReconcileSettings, RunSettings, reconcile, run_batch
 from payments_async.sandbox import Fault
 
 
@@ -33,7 +33,7 @@ async def test_another_order_under_one_of_its_ids(here: World) -> None:
     """The batch is refused while it is written down: nothing of it is sent."""
     await here.payments.payouts.send(payout(3, message="not the one of the batch"))
     with pytest.raises(InvalidOrder, match="has sent another order under the same request id"):
-        await run_batch(here.payments, here.journal, BATCH, payouts(10), look_first="never")
+        await run_batch(here.payments, here.journal, BATCH, payouts(10), settings=RunSettings(look_first="never"))
     assert 1 == len(here.sandbox.ledger)
 
 
@@ -57,7 +57,7 @@ async def test_an_order_that_a_reconcile_has_found(here: World) -> None:
     lost = payout(3)
     here.sandbox.script(Fault.LOST_AFTER, request_id=lost.request_id)
     await run_batch(here.payments, here.journal, BATCH, payouts(5))
-    await reconcile(here.payments, here.journal, BATCH, interval=0)
+    await reconcile(here.payments, here.journal, BATCH, settings=ReconcileSettings(interval=0))
     acceptance = await here.payments.payouts.send(lost)
     entry = await here.journal.entry(lost.request_id)
     assert entry is not None

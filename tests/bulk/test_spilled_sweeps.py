@@ -11,9 +11,10 @@ from bulk.worlds import BATCH, World, payout, payouts, session
 
 from payments_async import PaymentsError
 from payments_async._values import spill as _spill
-from payments_async.bulk import reconcile, run_batch
+from payments_async.bulk import RunSettings, reconcile, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox
+from payments_async.testing import Testing
 
 ORDERS = 24
 RATES = {
@@ -47,13 +48,17 @@ async def come_to(file: Path, quirks: dict[str, Any], seed: int) -> list[Any]:
 
     async with (
         Sandbox(quirks=Quirks(**quirks), clock=clock, processing_delay=90.0, seed=seed) as sandbox,
-        SqliteJournal(file, clock=lambda: clock.now().timestamp()) as journal,
+        SqliteJournal(file, testing=Testing(now=lambda: clock.now().timestamp())) as journal,
         session(sandbox) as payments,
     ):
         here = World(sandbox, payments, journal)
         sandbox.chaos(RATES)
         await run_batch(
-            payments, journal, BATCH, payouts(ORDERS), concurrency=1, look_first="never", now=journal_time(clock)
+            payments,
+            journal,
+            BATCH,
+            payouts(ORDERS),
+            settings=RunSettings(concurrency=1, look_first="never", testing=Testing(now=journal_time(clock))),
         )
         for number in chance.sample(range(ORDERS), 3):  # somebody sends them past the journal
             try:
@@ -66,7 +71,11 @@ async def come_to(file: Path, quirks: dict[str, Any], seed: int) -> list[Any]:
             clock.advance(seconds)
             await sandbox.settle()
             report = await reconcile(
-                payments, journal, BATCH, clock=journal_time(clock), sleep=pass_by, reversals=seconds > 1000.0
+                payments,
+                journal,
+                BATCH,
+                testing=Testing(now=journal_time(clock), sleep=pass_by),
+                reversals=seconds > 1000.0,
             )
             found.append((report, sorted(payments.unsettled), await here.states()))
         told = [one for number in range(ORDERS) for one in await journal.history(payout(number).request_id)]

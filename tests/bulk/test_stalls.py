@@ -9,9 +9,10 @@ import aiohttp
 import pytest
 from bulk.worlds import BATCH, contradiction, payout, payouts, session
 
-from payments_async.bulk import RunProgress, run_batch
+from payments_async.bulk import RunProgress, RunSettings, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, ManualClock, Sandbox
+from payments_async.testing import Testing
 
 LEASE = 30.0  # seconds
 
@@ -43,7 +44,7 @@ class Stalls:
         """Others take it over before it goes on: else it would renew its lease as soon as the clocks have gone on."""
         _, seconds = self.plan.pop(0)
         if not self.plan:
-            async with SqliteJournal(self.path, clock=lambda: self.unix() + seconds) as other:
+            async with SqliteJournal(self.path, testing=Testing(now=lambda: self.unix() + seconds)) as other:
                 self.taken_over = await other.expire_chunks(BATCH)
         self.ahead += seconds
 
@@ -68,11 +69,13 @@ class Stalls:
 async def ran(path: Path, stalls: Stalls, sandbox: Sandbox, meanwhile: Awaitable[object] | None = None) -> RunProgress:
     """A run of three orders, one after the other; nothing it wrote down contradicts the ledger."""
     async with (
-        SqliteJournal(path, clock=stalls.unix, crash_at=stalls.passed) as journal,
+        SqliteJournal(path, testing=Testing(now=stalls.unix, crash_at=stalls.passed)) as journal,
         session(sandbox, clock=stalls.monotonic) as payments,
     ):
         await payments.log_in()
-        running = asyncio.ensure_future(run_batch(payments, journal, BATCH, payouts(3), concurrency=1, lease=LEASE))
+        running = asyncio.ensure_future(
+            run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=1, lease=LEASE))
+        )
         if meanwhile is not None:
             await meanwhile
         done = await running
@@ -121,10 +124,10 @@ async def test_a_machine_that_sleeps_while_it_connects_sends_nothing_when_it_wak
     async with (
         Sandbox() as sandbox,
         aiohttp.ClientSession(connector=one_for_each_call, trace_configs=[trace]) as http,
-        SqliteJournal(stalls.path, clock=stalls.unix, crash_at=stalls.passed) as journal,
+        SqliteJournal(stalls.path, testing=Testing(now=stalls.unix, crash_at=stalls.passed)) as journal,
         session(sandbox, http=http, clock=stalls.monotonic) as payments,
     ):
-        done = await run_batch(payments, journal, BATCH, payouts(3), concurrency=1, lease=LEASE)
+        done = await run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=1, lease=LEASE))
         assert 3 == done.counts["accepted"]
         assert ([2, 1, 1], [1, 1, 1]) == (await permits(journal), executions(sandbox))
         assert 1 == stalls.taken_over

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
+from nested import for_reconcile, for_run
 
-from payments_async.bulk import Reconciliation, RunProgress, reconcile, run_batch, send_again
+from payments_async.bulk import Reconciliation, RunProgress, RunSettings, reconcile, run_batch, send_again
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox
+from payments_async.testing import Testing
 
 DAY = 86_400.0
 PENDING = {"processing_delay": 3600.0}
@@ -21,7 +23,7 @@ PENDING = {"processing_delay": 3600.0}
 
 async def look(here: World, **settings: Any) -> Reconciliation:
     """Reconcile, without waiting."""
-    return await reconcile(here.payments, here.journal, BATCH, **{"interval": 0.0} | settings)
+    return await reconcile(here.payments, here.journal, BATCH, **for_reconcile({"interval": 0.0} | settings))
 
 
 # --- filters ----------------------------------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ async def test_a_late_list_with_filters_settles_as_the_ledger_has_it(tmp_path: P
     """However late it shows an order, it never shows it under a status that it has not."""
     async with world(tmp_path, {"listed_after": late}, processing_delay=0.01) as here:
         here.sandbox.script(Fault.FAILS, on="money", request_id=payout(1).request_id)
-        await run_batch(here.payments, here.journal, BATCH, payouts(3), look_first="never")
+        await run_batch(here.payments, here.journal, BATCH, payouts(3), settings=RunSettings(look_first="never"))
         await here.sandbox.settle()
         await look(here)
         await here.check(3)
@@ -101,11 +103,13 @@ class Calendar:
     async def run(self, here: World, count: int = 0, **settings: Any) -> RunProgress:
         """Run the batch, or go on with it."""
         orders = payouts(count) if count else None
-        return await run_batch(here.payments, here.journal, BATCH, orders, now=self.now, **settings)
+        return await run_batch(
+            here.payments, here.journal, BATCH, orders, **for_run({"testing": Testing(now=self.now)} | settings)
+        )
 
     async def look(self, here: World) -> Reconciliation:
         """Reconcile."""
-        return await look(here, clock=self.now, sleep=self.sleep)
+        return await look(here, now=self.now, sleep=self.sleep)
 
     async def pay(self, here: World, number: int) -> str:
         """Somebody sends an order of the batch past the journal."""
@@ -119,7 +123,7 @@ async def calendar(folder: Path) -> AsyncIterator[tuple[World, Calendar]]:
     days = Calendar()
     async with (
         Sandbox(quirks=Quirks(), clock=days.clock, processing_delay=1.0) as sandbox,
-        SqliteJournal(folder / "journal.db", clock=days.now) as journal,
+        SqliteJournal(folder / "journal.db", testing=Testing(now=days.now)) as journal,
         session(sandbox) as payments,
     ):
         yield World(sandbox, payments, journal), days
@@ -200,7 +204,9 @@ async def test_absence_says_nothing_of_days_that_the_list_does_not_show(tmp_path
         here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=payout(0).request_id)
         await days.run(here, 1)
         days.clock.advance(10 * DAY)
-        await run_batch(here.payments, here.journal, "bonus", [payout(77)], now=days.now)
+        await run_batch(
+            here.payments, here.journal, "bonus", [payout(77)], settings=RunSettings(testing=Testing(now=days.now))
+        )
         report = await days.look(here)
         assert ((payout(0).request_id,), ()) == (report.unknown, report.parked)
         assert any("no order known to be of these days" in note for note in report.notes)
@@ -263,7 +269,9 @@ async def test_orders_of_earlier_days_are_no_reason_to_read_everything(tmp_path:
     async with calendar(tmp_path) as (here, days):
         await days.run(here, 250)
         days.clock.advance(40 * DAY)
-        done = await run_batch(here.payments, here.journal, "bonus", [payout(500)], now=days.now)
+        done = await run_batch(
+            here.payments, here.journal, "bonus", [payout(500)], settings=RunSettings(testing=Testing(now=days.now))
+        )
         assert done.looked is not None
         assert (0, 3) == (done.looked.rows, done.looked.requests)
 
@@ -282,7 +290,7 @@ async def test_a_page_that_fails_again_and_again_is_asked_for_again(tmp_path: Pa
         async def sleep(seconds: float) -> None:
             slept.append(seconds)
 
-        report = await look(here, sleep=sleep, clock=lambda: 2_000_000_000.0 + sum(slept))
+        report = await look(here, sleep=sleep, now=lambda: 2_000_000_000.0 + sum(slept))
         assert ({"successful": 300}, ()) == (report.settled, report.unread)
         assert slept
 

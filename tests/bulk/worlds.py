@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import attrs
+from nested import for_sandbox, for_session
 
 from payments_async import (
     Beneficiary,
@@ -53,7 +54,7 @@ def session(sandbox: Sandbox, **settings: Any) -> PaymentsSession:
         "limits": Limits(concurrency=200),
         "retry": RetryPolicy(wait_initial=0.01),  # nobody has to be spared here
     }
-    return PaymentsSession(sandbox.base_url, who, **(plain | settings))
+    return PaymentsSession(sandbox.base_url, who, **for_session(plain | settings))
 
 
 @attrs.define
@@ -106,7 +107,7 @@ def contradiction(state: str, execution: Any) -> str | None:
 async def world(folder: Path, quirks: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[World]:
     """Open everything; settings are the sandbox's."""
     async with AsyncExitStack() as stack:
-        sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **settings))
+        sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **for_sandbox(settings)))
         journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db"))
         payments = await stack.enter_async_context(session(sandbox))
         yield World(sandbox, payments, journal)

@@ -19,7 +19,7 @@ from payments_async._cli.demo.folder import DemoFolder, DemoState, held
 from payments_async._cli.demo.run import BATCH
 from payments_async._cli.demo.service import DemoService
 from payments_async._cli.faults import FaultLevel
-from payments_async.bulk import read_batch, run_batch
+from payments_async.bulk import RunSettings, read_batch, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
 
@@ -108,7 +108,9 @@ async def half(left: Left, sandbox: Sandbox) -> DemoFolder:
     sandbox.script(Fault.SLOW, request_id="D-00005", seconds=0.05)
     stop = asyncio.Event()
     async with SqliteJournal(place.journal) as journal, service.session(1) as payments:
-        running = asyncio.create_task(run_batch(payments, journal, BATCH, orders.orders, concurrency=1, stop=stop))
+        running = asyncio.create_task(
+            run_batch(payments, journal, BATCH, orders.orders, settings=RunSettings(concurrency=1), stop=stop)
+        )
         while len(sandbox.ledger) < 5:  # noqa: ASYNC110 - a ledger has no event to wait for
             await asyncio.sleep(0.001)
         stop.set()

@@ -31,6 +31,7 @@ from payments_async._cli.single_order import Sending, SingleOrder, _OrderRun
 from payments_async.journal import RunIdentity, SqliteJournal, State
 from payments_async.journal.contract import Permit
 from payments_async.sandbox import Fault, ManualClock, Sandbox
+from payments_async.testing import Testing
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
 WHAT = ("--amount", "150000", "--item", ITEM, "--name", "Grace Akello", "--wallet", "+256772000017")
@@ -77,7 +78,9 @@ def is_there(path: str) -> bool:
 async def stopped_with_a_permit(journal: Path, sandbox: Sandbox, order: PayoutOrder | CollectionOrder) -> None:
     """What a command leaves that was killed after its permit was written down."""
     name = f"{'pay' if isinstance(order, PayoutOrder) else 'collect'}-{order.request_id}"
-    async with SqliteJournal(journal, clock=lambda: time.time() - 60) as held:  # so its lease is over by now
+    async with SqliteJournal(
+        journal, testing=Testing(now=lambda: time.time() - 60)
+    ) as held:  # so its lease is over by now
         await held.open_run(name, identity(sandbox))
         await held.load(name, [order], owner="elsewhere:4711:dead")
         chunk = await held.claim_chunk(name, "elsewhere:4711:dead", lease=30)

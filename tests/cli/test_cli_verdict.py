@@ -12,7 +12,7 @@ from cli.commands import send
 from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async._cli.demo.run import LedgerVerdict, OrderOutcome, judge, outcomes
 from payments_async._cli.demo.service import DemoService, LedgerRow, ServiceGone
-from payments_async.bulk import reconcile, run_batch
+from payments_async.bulk import ReconcileSettings, reconcile, run_batch
 from payments_async.journal import Signal, SqliteJournal, State
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
@@ -69,7 +69,7 @@ async def world(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[World]:
 async def test_the_judge_agrees_with_what_happened(world: World) -> None:
     """A payout that was carried out once and is known as successful is no point of disagreement."""
     await world.sent(order("D-1"))
-    await reconcile(world.payments, world.journal, BATCH, interval=0)
+    await reconcile(world.payments, world.journal, BATCH, settings=ReconcileSettings(interval=0))
     _, verdict = await world.judged()
     assert LedgerVerdict(carried_out=1, paid_twice=0, lost=0, paid=Decimal(1000), disagreements=()) == verdict
     assert verdict.agrees
@@ -78,7 +78,7 @@ async def test_the_judge_agrees_with_what_happened(world: World) -> None:
 async def test_the_judge_sees_a_second_payment(world: World) -> None:
     """The same order sent twice on purpose is found, and so is the missing money."""
     await world.sent(order("D-1"))
-    await reconcile(world.payments, world.journal, BATCH, interval=0)
+    await reconcile(world.payments, world.journal, BATCH, settings=ReconcileSettings(interval=0))
     await send(world.sandbox, order("D-1"))  # its own session would not
     await world.sandbox.settle()
     _, verdict = await world.judged()
@@ -137,7 +137,7 @@ async def test_every_outcome_is_told_with_what_it_rests_on(world: World) -> None
     assert {(State.REJECTED, "answer"): 1, (State.ACCEPTED, "answer"): 1} == Counter(
         (one.entry.state, one.told_by) for one in counted if one.entry.state in (State.REJECTED, State.ACCEPTED)
     )
-    await reconcile(world.payments, world.journal, BATCH, grace=0, interval=0)
+    await reconcile(world.payments, world.journal, BATCH, settings=ReconcileSettings(grace=0, interval=0))
     counted, _ = await world.judged()
     assert {"D-1": "answer", "D-2": "list", "D-3": "no answer, in no list", "D-4": "list"} == {
         one.entry.request_id: one.told_by for one in counted

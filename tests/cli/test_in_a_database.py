@@ -13,7 +13,7 @@ from cli.commands import Ran, Run
 from journal import postgres
 
 from payments_async.journal import JournalUnavailable, PostgresJournal, SqliteJournal, journal_at
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
@@ -64,7 +64,11 @@ async def test_a_batch_is_sent_and_told_of(
 async def test_an_order_that_could_not_be_taken(run: Run, sandbox: Sandbox, dsn: str) -> None:
     """Is shown with its problem and what to do about it, and dropped by a named person."""
     assert 0 == told(await run(*PAY, "--new-journal", PAYMENTS_JOURNAL=dsn)).status
-    async with PostgresJournal(dsn) as journal, session(sandbox) as payments, Outbox(payments, journal, works=False):
+    async with (
+        PostgresJournal(dsn) as journal,
+        session(sandbox) as payments,
+        Outbox(payments, journal, worker=WorkerSettings(sends=False)),
+    ):
         with psycopg.connect(dsn) as connection:
             connection.execute(
                 """INSERT INTO payments.tray

@@ -26,7 +26,7 @@ from payments_async.journal import RunIdentity, Signal, SqliteJournal, State
 from payments_async.journal.contract import Evidence, Outcome, Permit, RawNotification
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
-from payments_async.testing import payments_journal, payments_sandbox
+from payments_async.testing import Testing, payments_journal, payments_sandbox
 
 __all__ = ["payments_journal", "payments_sandbox"]  # fixtures
 
@@ -500,7 +500,7 @@ async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payr
 async def test_changes_that_no_application_handles_any_more(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Status shows them with the command that lets them go, once nobody has asked for them for a while."""
     await put(sandbox, 1)
-    async with SqliteJournal("j.sqlite", clock=lambda: time.time() - 1000.0) as journal:
+    async with SqliteJournal("j.sqlite", testing=Testing(now=lambda: time.time() - 1000.0)) as journal:
         await journal.hear("outbox", [State.REJECTED])
         chunk = await journal.claim_chunk("outbox", "worker")
         assert chunk is not None
@@ -628,7 +628,7 @@ async def test_a_batch_whose_loading_broke_off(run: Run, sandbox: Sandbox, payro
         yield from map(order, range(1001))  # more than is written at once
         raise InterruptedError
 
-    async with SqliteJournal("j.sqlite", clock=lambda: time.time() - 3600) as journal:
+    async with SqliteJournal("j.sqlite", testing=Testing(now=lambda: time.time() - 3600)) as journal:
         await journal.open_outbox("outbox", identity)
         await journal.open_run("november", identity, outbox="outbox")
         with pytest.raises(InterruptedError):

@@ -8,7 +8,7 @@ from cli.commands import Run
 
 from payments_async import Credentials, PaymentsSession
 from payments_async.journal import SqliteJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
 NOVEMBER = ("november.csv", "--batch-id", "november", "--journal", "payroll.sqlite")
@@ -65,7 +65,7 @@ async def test_an_outbox_that_holds_nothing_yet(run: Run, sandbox: Sandbox) -> N
     async with (
         PaymentsSession(sandbox.base_url, who) as payments,
         SqliteJournal("payroll.sqlite") as journal,
-        Outbox(payments, journal, works=False),
+        Outbox(payments, journal, worker=WorkerSettings(sends=False)),
     ):
         pass
     plan = await run("bulk", "plan", *NOVEMBER)

@@ -11,9 +11,10 @@ from payments_async import Credentials, PaymentsSession, RetryPolicy, ServiceFau
 from payments_async._cli.live_view import LiveView
 from payments_async._cli.screen import Screen
 from payments_async._cli.working import silence, working
-from payments_async.bulk import SearchProgress, reconcile
+from payments_async.bulk import ReconcileSettings, SearchProgress, reconcile
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import Testing
 
 
 class Time:
@@ -40,7 +41,7 @@ class Time:
 def session(base_url: str, sandbox: Sandbox, time: Time) -> PaymentsSession:
     """One that tries once, on a clock of the test."""
     credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    return PaymentsSession(base_url, credentials, retry=RetryPolicy(attempts=1), clock=time.clock)
+    return PaymentsSession(base_url, credentials, retry=RetryPolicy(attempts=1), testing=Testing(clock=time.clock))
 
 
 async def test_a_pipe_hears_every_ten_seconds_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +119,7 @@ async def test_a_reconciliation_tells_how_far_it_is(run: Run, sandbox: Sandbox, 
     await run(*pay.split(), "--request-id", "v-1", "--journal", str(path), "--new-journal")
     signal: list[SearchProgress] = []
     async with SqliteJournal(path) as journal, session(sandbox.base_url, sandbox, Time()) as payments:
-        await reconcile(payments, journal, progress=signal.append, interval=0)
+        await reconcile(payments, journal, progress=signal.append, settings=ReconcileSettings(interval=0))
     assert signal
     assert [one.pages for one in signal] == sorted(one.pages for one in signal)
     assert 1 <= signal[-1].pages

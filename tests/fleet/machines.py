@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from bulk.worlds import session
 from journal import postgres
+from nested import for_outbox
 
 from payments_async.fleet import run_worker, submit
 from payments_async.journal import PostgresJournal
@@ -82,7 +83,7 @@ async def _machine(
     async with (
         journal,
         session(sandbox) as payments,
-        Outbox(payments, journal, **{"lease": NEVER, **options}) as outbox,
+        Outbox(payments, journal, **for_outbox({"lease": NEVER} | options)) as outbox,
     ):
         stop = asyncio.Event()
         machine = Machine(outbox, stop, asyncio.ensure_future(work(outbox, stop)))
@@ -98,7 +99,7 @@ async def clerk(sandbox: Sandbox, journal: PostgresJournal) -> AsyncIterator[Out
     async with (
         journal,
         session(sandbox) as payments,
-        Outbox(payments, journal, works=False, settles=False) as outbox,
+        Outbox(payments, journal, worker=None) as outbox,
     ):
         yield outbox
 

@@ -19,7 +19,7 @@ from outbox.desks import until
 from payments_async.fleet import FleetNotReady, Routine, metrics, run_schedule, run_worker, status, submit
 from payments_async.fleet._jobs import Jobs, Queued
 from payments_async.journal import PostgresJournal, SqliteJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
 
 
@@ -164,7 +164,10 @@ async def test_what_cannot_be_a_fleet(journals: list[PostgresJournal], tmp_path:
     stop = asyncio.Event()
     async with Sandbox() as sandbox, session(sandbox) as payments:
         with pytest.raises(TypeError, match="a fleet shares a PostgresJournal, not a SqliteJournal"):
-            await run_worker(Outbox(payments, SqliteJournal(tmp_path / "j.db"), claims_batches=False), stop=stop)
+            await run_worker(
+                Outbox(payments, SqliteJournal(tmp_path / "j.db"), worker=WorkerSettings(claims_batches=False)),
+                stop=stop,
+            )
         with pytest.raises(ValueError, match="make it with claims_batches=False"):
             await run_worker(Outbox(payments, journals[0]), stop=stop)
     with pytest.raises(ValueError, match="needs a namespace of a-z, 0-9 and _"):

@@ -9,13 +9,15 @@ import sys
 
 from ipn.notifications import notification
 
-from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
+from payments_async.ipn import HandlerPolicy, Receiver, ReceiverSettings, TransactionEvent
 from payments_async.journal import SqliteJournal
 from payments_async.testing import Notification, deliver
 
 OWNER = sys.argv[2] if len(sys.argv) > 2 else None
 journal = SqliteJournal(sys.argv[1])
-receiver = Receiver(journal, senders=["127.0.0.1"], owner=OWNER, policy=HandlerPolicy(poll=0.01))
+receiver = Receiver(
+    journal, senders=["127.0.0.1"], settings=ReceiverSettings(owner=OWNER), policy=HandlerPolicy(poll=0.01)
+)
 begun, ended = os.pipe(), os.pipe()
 
 

@@ -12,6 +12,7 @@ from payments_async._wire.notifications import read_notification
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
 from payments_async.journal import SqliteJournal
 from payments_async.journal.contract import Arrival, RawNotification, StoredEvent
+from payments_async.testing import Testing
 
 THREE_AT_ONCE = HandlerPolicy(concurrency=3)
 ROOM = 12  # for each handler that may run, four
@@ -45,7 +46,7 @@ async def drained(path: Path, count: int) -> tuple[list[str], list[int]]:
     async with Looked(path) as journal:
         journal.looks = []
         await journal.receive_all([arrival(number) for number in range(count)], owner="before")
-        receiver = Receiver(journal, senders=["127.0.0.1"], policy=THREE_AT_ONCE, sleep=never_again)
+        receiver = Receiver(journal, senders=["127.0.0.1"], policy=THREE_AT_ONCE, testing=Testing(sleep=never_again))
         handled, are_all = list[str](), asyncio.Event()
 
         @receiver.on(TransactionEvent)
@@ -77,7 +78,7 @@ async def test_where_there_is_no_more_it_is_looked_for_once(tmp_path: Path) -> N
 async def test_what_came_while_there_was_no_room_is_handled_as_soon_as_there_is(tmp_path: Path) -> None:
     """It was stored for anybody, and is taken by the one who had no room for it."""
     async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver = Receiver(journal, senders=["127.0.0.1"], policy=THREE_AT_ONCE, sleep=never_again)
+        receiver = Receiver(journal, senders=["127.0.0.1"], policy=THREE_AT_ONCE, testing=Testing(sleep=never_again))
         handled, go, are_all = list[str](), asyncio.Event(), asyncio.Event()
 
         @receiver.on(TransactionEvent)

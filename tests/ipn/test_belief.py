@@ -15,7 +15,7 @@ from ipn.notifications import notification
 from journal.factories import BATCH, claimed, order, permitted, transaction_id
 
 from payments_async import Rejected
-from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
+from payments_async.ipn import HandlerPolicy, Receiver, ReceiverSettings, TransactionEvent
 from payments_async.journal import Journal, Signal, SqliteJournal, State
 from payments_async.journal.contract import Doubt, Outcome
 
@@ -170,9 +170,10 @@ async def test_in_shadow_nothing_of_a_stranger_is_believed(
         receiver = Receiver(
             journal if kept else None,
             senders=[],
-            shadow=True,
+            settings=ReceiverSettings(
+                shadow=True, reported=lambda event, sender: reported.append((event.status_code, sender))
+            ),
             policy=QUICK,
-            reported=lambda event, sender: reported.append((event.status_code, sender)),
         )
         heard = listening(receiver)
         async with face(receiver) as send:

@@ -25,7 +25,14 @@ from flask import Flask, Response, request
 from ipn.django_site import client_of
 from ipn.notifications import notification
 
-from payments_async.ipn import HmacVerifier, Receiver, RequestRefused, TransactionEvent, read_notification
+from payments_async.ipn import (
+    HmacVerifier,
+    Receiver,
+    ReceiverSettings,
+    RequestRefused,
+    TransactionEvent,
+    read_notification,
+)
 from payments_async.journal import SqliteJournal
 
 US = ["127.0.0.1"]
@@ -216,7 +223,7 @@ async def test_the_parts_alone() -> None:
 
 async def test_in_shadow_the_parts_alone_refuse() -> None:
     """What only watches a receiver must not become proof for an application's own code."""
-    receiver = Receiver(senders=US, shadow=True)
+    receiver = Receiver(senders=US, settings=ReceiverSettings(shadow=True))
     with pytest.raises(RequestRefused):
         await receiver.verify_sender(notification(), "", {}, "10.9.9.9")
 

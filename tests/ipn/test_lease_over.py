@@ -9,6 +9,7 @@ from ipn.notifications import notification
 
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
 from payments_async.journal import SqliteJournal
+from payments_async.testing import Testing
 
 ONE_AT_A_TIME = HandlerPolicy(concurrency=1, poll=0.01, timeout=30.0)
 
@@ -33,11 +34,10 @@ async def test_an_event_whose_lease_is_over_is_left_to_who_has_it_now(tmp_path: 
     async with AsyncExitStack() as stack:
         first, second = [
             Receiver(
-                await stack.enter_async_context(SqliteJournal(tmp_path / "journal.sqlite", clock=clock)),
+                await stack.enter_async_context(SqliteJournal(tmp_path / "journal.sqlite", testing=Testing(now=clock))),
                 senders=["127.0.0.1"],
                 policy=ONE_AT_A_TIME,
-                clock=clock,
-                sleep=sleep,
+                testing=Testing(now=clock, sleep=sleep),
             )
             for sleep in (for_ever, asyncio.sleep)
         ]

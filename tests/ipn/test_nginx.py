@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ipn.nginx import GENUINE, INNER, OUTER, STRANGER, certificate, needs_nginx, nginx, post
 
-from payments_async.ipn import ClientCertificateVerifier, Receiver, serving
+from payments_async.ipn import ClientCertificateVerifier, Receiver, ReceiverSettings, serving
 
 pytestmark = [pytest.mark.slow, needs_nginx]
 
@@ -69,7 +69,7 @@ async def test_a_slow_body_is_cut_off_through_nginx(tmp_path: Path) -> None:
     """The receiver limits the whole body's time: nginx passes it on as it comes, and hangs up on its sender."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    receiver = Receiver(senders=[INNER], trusted_proxies=[INNER], body_time=0.3)
+    receiver = Receiver(senders=[INNER], trusted_proxies=[INNER], settings=ReceiverSettings(body_time=0.3))
     async with (
         serving(receiver, INNER, 0) as (_, behind),
         nginx(tmp_path / "one", upstream=behind, listen=INNER) as port,

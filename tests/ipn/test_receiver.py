@@ -26,6 +26,7 @@ from payments_async.ipn import (
     HandlerPolicy,
     HmacVerifier,
     Receiver,
+    ReceiverSettings,
     TransactionConflict,
     TransactionEvent,
     TransactionFailed,
@@ -33,7 +34,7 @@ from payments_async.ipn import (
     TransactionSucceeded,
 )
 from payments_async.journal.contract import RawNotification
-from payments_async.testing import Notification, deliver
+from payments_async.testing import Notification, Testing, deliver
 
 LOCAL = ["127.0.0.1"]
 QUICK = HandlerPolicy(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
@@ -66,7 +67,7 @@ async def until(condition: Any, seconds: float = 60.0) -> None:
 
 async def test_the_answer_is_the_response_message(face: Any) -> None:
     """Keys and spelling are the specification's, and everything is text."""
-    receiver = Receiver(senders=LOCAL, clock=lambda: 1_700_000_000.0)
+    receiver = Receiver(senders=LOCAL, testing=Testing(now=lambda: 1_700_000_000.0))
     async with face(receiver) as send:
         got = await send(notification(AccountId=6))
     assert 200 == got.status
@@ -101,7 +102,7 @@ async def test_the_answer_is_the_response_message(face: Any) -> None:
 )
 async def test_a_status_for_each_trouble(face: Any, expected: int, changed: dict[str, Any]) -> None:
     """What is wrong decides the status, and none of it is a 5xx."""
-    async with face(Receiver(senders=LOCAL, max_body=1000)) as send:
+    async with face(Receiver(senders=LOCAL, settings=ReceiverSettings(max_body=1000))) as send:
         got = await send(**{"body": notification()} | changed)
     assert expected == got.status
 
@@ -150,7 +151,7 @@ def test_a_token_that_protects_nothing_is_refused(token: str) -> None:
 
 async def test_shadow_mode_only_reports(face: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever would have been refused is let in, and named in the log with the reason."""
-    receiver = Receiver(senders=[], shadow=True, verifiers=[HmacVerifier([b"k" * 16])])
+    receiver = Receiver(senders=[], settings=ReceiverSettings(shadow=True), verifiers=[HmacVerifier([b"k" * 16])])
     async with face(receiver) as send:
         assert 200 == (await send(notification())).status
     said = [record.getMessage() for record in caplog.records]
@@ -345,7 +346,7 @@ async def test_what_cannot_be_stored_is_not_answered_200(face: Any) -> None:
 async def test_a_failing_handler_is_run_again_alone() -> None:
     """The one that finished is not run again, and the event id stays the same."""
     inbox, tries = MemoryInbox(time.time), []
-    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK, random=lambda: 0.0)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK, testing=Testing(random=lambda: 0.0))
     heard = listening(receiver)
 
     @receiver.on(TransactionEvent)
@@ -466,7 +467,7 @@ class Record:
 async def test_confirming_believes_the_record(face: Any) -> None:
     """An event is heard once the record exists and agrees; one that differs is disputed and heard by nobody."""
     inbox, payments = MemoryInbox(time.time), Records(a=Record("r-a", -500), b=Record("r-b", 400))
-    receiver = Receiver(inbox, senders=LOCAL, confirm=payments, policy=QUICK, random=lambda: 0.0)
+    receiver = Receiver(inbox, senders=LOCAL, confirm=payments, policy=QUICK, testing=Testing(random=lambda: 0.0))
     heard = listening(receiver)
     async with face(receiver) as send:
         for name in "ab":
@@ -582,7 +583,7 @@ async def test_health_tells_the_backlog(face: Any) -> None:
     """Pending, dead and the age of the oldest; 503 when the inbox cannot be read."""
     now = time.time()
     inbox = MemoryInbox(time.time)
-    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK, clock=lambda: now)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK, testing=Testing(now=lambda: now))
 
     @receiver.on(TransactionEvent)
     async def hang(event: TransactionEvent) -> None:

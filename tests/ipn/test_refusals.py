@@ -13,7 +13,7 @@ from ipn.faces import FACES
 from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 
-from payments_async.ipn import Receiver
+from payments_async.ipn import Receiver, ReceiverSettings
 from payments_async.ipn._intake import Refusals
 
 
@@ -45,7 +45,9 @@ def test_a_flood_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
 async def test_every_refusal_is_counted_with_its_reason() -> None:
     """On each face, by address."""
     for face in FACES.values():
-        receiver = Receiver(senders=["127.0.0.1"], path_token="a-token-nobody-guesses", max_body=1000)
+        receiver = Receiver(
+            senders=["127.0.0.1"], path_token="a-token-nobody-guesses", settings=ReceiverSettings(max_body=1000)
+        )
         async with face(receiver) as send:
             path = "/ipn/a-token-nobody-guesses"
             await send(notification(), path="/ipn/another-token-of-mine")

@@ -17,7 +17,15 @@ from aiohttp import ClientSession, web
 from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 
-from payments_async.ipn import Receiver, TransactionEvent, TransactionSucceeded, serve, serving
+from payments_async.ipn import (
+    Receiver,
+    ReceiverSettings,
+    ServerLimits,
+    TransactionEvent,
+    TransactionSucceeded,
+    serve,
+    serving,
+)
 from payments_async.journal.contract import RawNotification
 
 BODY = notification()
@@ -65,7 +73,7 @@ async def dribble(port: int, text: bytes) -> bytes:
 
 async def test_senders_of_slow_headers_are_cut_off_and_stop_nobody() -> None:
     """Many of them, and a genuine sender is answered meanwhile."""
-    async with serving(Receiver(senders=["127.0.0.1"]), port=0, header_time=0.2) as (_, port):
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, limits=ServerLimits(header_time=0.2)) as (_, port):
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             slow = [group.create_task(dribble(port, HEAD * 20)) for _ in range(20)]
             idle = group.create_task(dribble(port, b""))
@@ -77,7 +85,7 @@ async def test_senders_of_slow_headers_are_cut_off_and_stop_nobody() -> None:
 
 async def test_a_genuine_sender_is_answered_after_the_event_loop_was_held_up() -> None:
     """By whatever else runs in it, for longer than headers may take: that time is not the sender's."""
-    async with serving(Receiver(senders=["127.0.0.1"]), port=0, header_time=0.2) as (_, port):
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, limits=ServerLimits(header_time=0.2)) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(20):  # turns, in which the server takes the connection
             await asyncio.sleep(0)
@@ -91,8 +99,8 @@ async def test_a_genuine_sender_is_answered_after_the_event_loop_was_held_up() -
 
 async def test_senders_of_slow_bodies_are_cut_off() -> None:
     """They hear 408 and the connection is closed, whatever they go on sending."""
-    receiver = Receiver(senders=["127.0.0.1"], body_time=0.15)
-    async with serving(receiver, port=0, header_time=60.0) as (_, port):
+    receiver = Receiver(senders=["127.0.0.1"], settings=ReceiverSettings(body_time=0.15))
+    async with serving(receiver, port=0, limits=ServerLimits(header_time=60.0)) as (_, port):
         async with asyncio.timeout(60):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HEAD + b"\r\n" + BODY[:5])
@@ -103,7 +111,7 @@ async def test_senders_of_slow_bodies_are_cut_off() -> None:
 
 async def test_a_body_may_be_slower_than_headers() -> None:
     """The limit on headers ends where the body begins."""
-    async with serving(Receiver(senders=["127.0.0.1"]), port=0, header_time=0.4) as (_, port):
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, limits=ServerLimits(header_time=0.4)) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HEAD + b"\r\n")
         for piece in (BODY[:10], BODY[10:20], BODY[20:]):
@@ -118,7 +126,9 @@ async def test_a_body_may_be_slower_than_headers() -> None:
 
 async def test_there_are_only_so_many_connections() -> None:
     """A further one is closed; when one ends, there is room again."""
-    async with serving(Receiver(senders=["127.0.0.1"]), port=0, connections=2, connections_each=2) as (_, port):
+    async with serving(
+        Receiver(senders=["127.0.0.1"]), port=0, limits=ServerLimits(connections=2, connections_each=2)
+    ) as (_, port):
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         await asyncio.sleep(0.02)
         assert b"" == await post(port)
@@ -168,10 +178,10 @@ async def test_who_finds_the_port_taken_takes_nothing_from_who_has_it(
     await inbox.receive(delivery, held, owner="one", lease=60.0)
     async with serving(Receiver(senders=["127.0.0.1"]), port=0) as (_, port):
         with pytest.raises(OSError, match="address already in use"):
-            async with serving(put(Receiver(inbox, owner="one")), port=port):
+            async with serving(put(Receiver(inbox, settings=ReceiverSettings(owner="one"))), port=port):
                 raise AssertionError("two listen at one address")
     assert [] == list(await inbox.claim("another", lease=1.0, limit=10))
-    again, heard = Receiver(inbox, owner="one"), asyncio.Queue[str]()
+    again, heard = Receiver(inbox, settings=ReceiverSettings(owner="one")), asyncio.Queue[str]()
 
     @again.on(TransactionEvent)
     async def hear(event: TransactionEvent) -> None:
@@ -223,7 +233,7 @@ async def test_an_application_that_fails_to_clean_up_leaves_no_task_behind() -> 
 async def test_a_limit_of_nothing_is_refused(name: str) -> None:
     """It would cut off everybody."""
     with pytest.raises(ValueError, match=f"{name}: must be above 0"):
-        await serve(Receiver(), port=0, **{name: 0})  # type: ignore[arg-type]
+        await serve(Receiver(), port=0, limits=ServerLimits(**{name: 0}))  # type: ignore[arg-type]
 
 
 async def test_a_signal_that_is_no_collection_is_refused() -> None:
@@ -258,7 +268,7 @@ async def test_a_stranger_is_hung_up_on_before_he_is_heard() -> None:
     """Neither sender nor proxy nor visitor: his connection ends as it begins, and it is counted who he was."""
     receiver = Receiver(senders=["127.0.0.1"], trusted_proxies=["127.0.0.7"])
     health = b"GET /ipn/health HTTP/1.1\r\nHost: x\r\n\r\n"
-    async with serving(receiver, port=0, visitors=[VISITOR]) as (_, port):
+    async with serving(receiver, port=0, limits=ServerLimits(visitors=[VISITOR])) as (_, port):
         for source, expected in ((STRANGER, b""), ("127.0.0.1", b"200"), ("127.0.0.7", b"403"), (VISITOR, b"403")):
             assert expected in await line_from(source, port), source
         assert b"200" in await line_from(VISITOR, port, ask=health)
@@ -273,7 +283,10 @@ async def test_a_stranger_is_hung_up_on_before_he_is_heard() -> None:
 async def test_a_flood_of_strangers_keeps_no_sender_out() -> None:
     """They hold connections as long as they are let; every genuine notification is answered meanwhile."""
     receiver = Receiver(senders=["127.0.0.1"])
-    async with serving(receiver, port=0, connections=20, visitors=[VISITOR]) as (_, port), asyncio.timeout(100):
+    async with (
+        serving(receiver, port=0, limits=ServerLimits(connections=20, visitors=[VISITOR])) as (_, port),
+        asyncio.timeout(100),
+    ):
         held = []
         for number in range(200):
             source = STRANGER if number % 2 else VISITOR
@@ -287,7 +300,7 @@ async def test_a_flood_of_strangers_keeps_no_sender_out() -> None:
 async def test_one_address_gets_only_its_share_of_the_connections() -> None:
     """A sender that keeps on opening more is hung up on; another, and a proxy that many come through, are not."""
     receiver = Receiver(senders=["127.0.0.1", "127.0.0.2"], trusted_proxies=["127.0.0.7"])
-    async with serving(receiver, port=0, connections=10, connections_each=3) as (_, port):
+    async with serving(receiver, port=0, limits=ServerLimits(connections=10, connections_each=3)) as (_, port):
         held = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.1", 0)) for _ in range(3)]
         held += [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.7", 0)) for _ in range(5)]
         await asyncio.sleep(0.02)
@@ -321,7 +334,7 @@ async def test_a_sender_who_never_reads_is_not_listened_to_for_ever(
     put: Callable[[Receiver], Receiver | web.Application],
 ) -> None:
     """Answers pile up to a limit; then he is not read from, and when he does not read either, he is hung up on."""
-    receiver = Receiver(senders=["127.0.0.1"], body_time=0.3)
+    receiver = Receiver(senders=["127.0.0.1"], settings=ReceiverSettings(body_time=0.3))
     async with serving(put(receiver), port=0) as (_, port), asyncio.timeout(100):
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -350,7 +363,12 @@ async def test_with_tls_a_stranger_is_hung_up_on_before_the_handshake(certificat
     theirs.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
     ours = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
     receiver = Receiver(senders=["127.0.0.1"])
-    served = serving(receiver, port=0, tls=theirs, visitors=(), header_time=0.4, connections=3, connections_each=3)
+    served = serving(
+        receiver,
+        port=0,
+        tls=theirs,
+        limits=ServerLimits(visitors=(), header_time=0.4, connections=3, connections_each=3),
+    )
     async with served as (_, port), asyncio.timeout(60):
         for _ in range(4):  # who is cut off leaves room for others
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from ipn.notifications import notification
 
-from payments_async.ipn import Receiver, serving
+from payments_async.ipn import Receiver, ReceiverSettings, ServerLimits, serving
 
 SLOW = 50
 HEADER_TIME, BODY_TIME = 0.4, 0.4  # seconds
@@ -23,7 +23,7 @@ FIRST_PART = b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n" + 
 @asynccontextmanager
 async def own_server(receiver: Receiver) -> AsyncIterator[int]:
     """The package's own server."""
-    async with serving(receiver, port=0, header_time=HEADER_TIME) as (_, port):
+    async with serving(receiver, port=0, limits=ServerLimits(header_time=HEADER_TIME)) as (_, port):
         yield port
 
 
@@ -46,7 +46,7 @@ async def sub_app_at_our_own_server(receiver: Receiver) -> AsyncIterator[int]:
     """The sub-app in an application that the package's own server serves."""
     outer = web.Application()
     outer.add_subapp("/ipn", receiver.app())
-    async with serving(outer, port=0, header_time=HEADER_TIME) as (_, port):
+    async with serving(outer, port=0, limits=ServerLimits(header_time=HEADER_TIME)) as (_, port):
         yield port
 
 
@@ -122,7 +122,10 @@ async def answered_meanwhile(port: int, slow: list[asyncio.Task[bytes]], enough:
 @pytest.mark.parametrize("server", SERVERS)
 async def test_fifty_senders_of_slow_bodies(server: Server) -> None:
     """Each is told 408 and hung up on; meanwhile every genuine sender is answered."""
-    async with server(Receiver(senders=["127.0.0.1"], body_time=BODY_TIME)) as port, asyncio.timeout(2 * PATIENCE):
+    async with (
+        server(Receiver(senders=["127.0.0.1"], settings=ReceiverSettings(body_time=BODY_TIME))) as port,
+        asyncio.timeout(2 * PATIENCE),
+    ):
         async with asyncio.TaskGroup() as group:
             slow = [group.create_task(dribble(port, FIRST_PART + b" " * 100)) for _ in range(SLOW)]
             assert {b"HTTP/1.1 200 OK\r\n"} == await answered_meanwhile(port, slow, 1000)

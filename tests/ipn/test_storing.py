@@ -12,7 +12,14 @@ from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
 from payments_async._values.tasks import Tasks
-from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
+from payments_async.ipn import (
+    HandlerPolicy,
+    Receiver,
+    ReceiverSettings,
+    TransactionConflict,
+    TransactionEvent,
+    TransactionFailed,
+)
 from payments_async.ipn._durable import Batches
 from payments_async.ipn._intake import NOT_STORED
 from payments_async.journal import JournalUnavailable, SqliteJournal
@@ -246,7 +253,10 @@ async def test_a_named_receiver_takes_back_what_it_held_before_it_died(
     async with Asked(tmp_path / "journal.sqlite") as journal:
         held = arrival("a")
         await journal.receive(held.delivery, held.event, owner="billing", lease=1000)
-        receiver, heard = Receiver(journal, policy=QUICK, owner=owner), list[TransactionEvent]()
+        receiver, heard = (
+            Receiver(journal, policy=QUICK, settings=ReceiverSettings(owner=owner)),
+            list[TransactionEvent](),
+        )
 
         @receiver.on(TransactionEvent)
         async def hear(event: TransactionEvent) -> None:

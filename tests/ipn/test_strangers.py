@@ -4,7 +4,7 @@ import pytest
 from ipn.faces import FACES, Face
 from ipn.notifications import notification
 
-from payments_async.ipn import HmacVerifier, Receiver, TransactionEvent
+from payments_async.ipn import HmacVerifier, Receiver, ReceiverSettings, TransactionEvent
 
 LOCAL = ["127.0.0.1"]
 
@@ -15,9 +15,10 @@ async def test_who_could_not_prove_it_is_only_reported_in_shadow(face: str) -> N
     heard, told = list[TransactionEvent](), list[str]()
     receiver = Receiver(
         senders=LOCAL,
-        shadow=True,
+        settings=ReceiverSettings(
+            shadow=True, reported=lambda event, sender: told.append(f"{event.transaction_id} from {sender}")
+        ),
         verifiers=[HmacVerifier([b"k" * 16])],
-        reported=lambda event, sender: told.append(f"{event.transaction_id} from {sender}"),
     )
 
     @receiver.on(TransactionEvent)

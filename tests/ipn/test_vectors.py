@@ -18,6 +18,7 @@ from payments_async import Dialect
 from payments_async.ipn import (
     HandlerPolicy,
     Receiver,
+    ReceiverSettings,
     TransactionEvent,
     TransactionFailed,
     TransactionProcessing,
@@ -144,7 +145,12 @@ async def test_an_inbox_gives_an_event_back_as_it_was_heard(name: str, zone: tzi
         raise RuntimeError("no")
 
     async with SqliteJournal(tmp_path / "inbox.sqlite") as inbox:
-        receiver = Receiver(inbox, ["127.0.0.1"], dialect=Dialect(timezone=zone), policy=HandlerPolicy(attempts=1))
+        receiver = Receiver(
+            inbox,
+            ["127.0.0.1"],
+            settings=ReceiverSettings(dialect=Dialect(timezone=zone)),
+            policy=HandlerPolicy(attempts=1),
+        )
         receiver.on(TransactionEvent)(fail)
         async with FACES["aiohttp"](receiver) as send:
             await send(body_of(request), request["query"], headers=request["headers"])

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from journal import pgbouncer, postgres
 from journal.factories import Clock
+from nested import for_journal
 
 from payments_async.journal import Journal, PostgresJournal, SqliteJournal
 
@@ -41,7 +42,7 @@ def _sqlite(place: Path) -> Home:
 
     def copied() -> Opens:
         shutil.copytree(place, place / "copied")
-        return lambda **options: SqliteJournal(place / "copied/journal.db", **options)
+        return lambda **options: SqliteJournal(place / "copied/journal.db", **for_journal(options))
 
     def rows(sql: str) -> list[Any]:
         with closing(sqlite3.connect(path)) as file:
@@ -61,7 +62,9 @@ def _sqlite(place: Path) -> Home:
 
         return put_back
 
-    return Home(opens=lambda **options: SqliteJournal(path, **options), copied=copied, rows=rows, dumped=dumped)
+    return Home(
+        opens=lambda **options: SqliteJournal(path, **for_journal(options)), copied=copied, rows=rows, dumped=dumped
+    )
 
 
 def _postgres(_: Path) -> Home:
@@ -69,7 +72,7 @@ def _postgres(_: Path) -> Home:
 
     def copied() -> Opens:
         another = postgres.copied()
-        return lambda **options: PostgresJournal(another, schema=schema, **options)
+        return lambda **options: PostgresJournal(another, schema=schema, **for_journal(options))
 
     def rows(sql: str) -> list[Any]:
         with psycopg.connect(dsn, options=f"-c search_path={schema}") as connection:
@@ -96,7 +99,10 @@ def _postgres(_: Path) -> Home:
         return put_back
 
     return Home(
-        opens=lambda **options: PostgresJournal(dsn, schema=schema, **options), copied=copied, rows=rows, dumped=dumped
+        opens=lambda **options: PostgresJournal(dsn, schema=schema, **for_journal(options)),
+        copied=copied,
+        rows=rows,
+        dumped=dumped,
     )
 
 

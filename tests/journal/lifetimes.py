@@ -24,6 +24,7 @@ from typing import Any
 import psycopg
 from journal import postgres
 from journal.factories import BATCH, IDENTITY, approve, delivery, event, missed, order, orders, transaction_id
+from nested import for_journal
 
 from payments_async._wire.orders import PayoutOrder
 from payments_async.journal import (
@@ -96,8 +97,8 @@ def opened(path: Path, **options: Any) -> Journal:
     """The journal of that path: a file, or a namespace of its own in the database that the environment names."""
     dsn, state = os.environ.get(DATABASE), path.with_name("state")
     if dsn is None:
-        return SqliteJournal(path, state_folder=state, **options)
-    return PostgresJournal(dsn, schema=f"life_{path.stem}", state_folder=state, **options)
+        return SqliteJournal(path, state_folder=state, **for_journal(options))
+    return PostgresJournal(dsn, schema=f"life_{path.stem}", state_folder=state, **for_journal(options))
 
 
 def emptied() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import attrs
 from bulk.worlds import payout, session
 from journal.conftest import Home
+from nested import for_reconcile
 
 from payments_async import PaymentsSession
-from payments_async.bulk import Reconciliation, reconcile, run_batch
+from payments_async.bulk import Reconciliation, RunSettings, reconcile, run_batch
 from payments_async.journal import Journal
 from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox
+from payments_async.testing import Testing
 
 DAY = 86_400.0
 AHEAD = 3 * DAY
@@ -65,7 +67,11 @@ class Place:
             self.sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(number).request_id)
         async with self.session() as payments:
             await run_batch(
-                payments, self.journal, f"batch {number}", [payout(number)], now=self.now, look_first="never"
+                payments,
+                self.journal,
+                f"batch {number}",
+                [payout(number)],
+                settings=RunSettings(testing=Testing(now=self.now), look_first="never"),
             )
 
     async def pass_(self, seconds: float) -> None:
@@ -80,7 +86,9 @@ class Place:
             await self.pass_(seconds)
 
         async with self.session() as payments:
-            return await reconcile(payments, self.journal, clock=self.now, sleep=sleep, **settings)
+            return await reconcile(
+                payments, self.journal, **for_reconcile({"now": self.now, "sleep": sleep} | settings)
+            )
 
     async def state(self, number: int) -> str:
         """Where an order stands."""

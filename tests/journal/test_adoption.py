@@ -25,6 +25,7 @@ from payments_async.journal import (
 )
 from payments_async.journal._machine._memory import Loading, Registry
 from payments_async.journal.contract import Evidence, Outcome, Permit
+from payments_async.testing import Testing
 
 ANN = TakeoverAuthorisation(who="Ann", why="the disk burnt")
 DESK, SHOP, DAY = "desk", "shop", 86_400.0
@@ -33,7 +34,7 @@ DESK, SHOP, DAY = "desk", "shop", 86_400.0
 @pytest.fixture
 async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[Journal]:
     """Another journal of this machine, with an outbox and three orders, an hour old."""
-    async with SqliteJournal(tmp_path / "other.db", clock=clock) as journal:
+    async with SqliteJournal(tmp_path / "other.db", testing=Testing(now=clock)) as journal:
         await journal.open_outbox(SHOP, IDENTITY)
         for number in range(3):
             await journal.put(SHOP, order(number))
@@ -88,7 +89,7 @@ async def test_of_what_a_third_journal_adopts_the_second_sends_nothing(
 ) -> None:
     """Though a person has written it off there too."""
     await desk.put(DESK, order(0), adoption=ANN)
-    async with SqliteJournal(tmp_path / "third.db", clock=clock, second_journal=ANN) as third:
+    async with SqliteJournal(tmp_path / "third.db", testing=Testing(now=clock), second_journal=ANN) as third:
         await third.open_outbox("till", IDENTITY)
         assert State.UNKNOWN is (await third.put("till", order(0), adoption=ANN)).entry.state
         for journal in (desk, third):
@@ -112,7 +113,7 @@ async def test_two_journals_that_adopt_it_at_once(
         adopt(registry, loading, request_ids)
 
     both = threading.Barrier(2)
-    async with SqliteJournal(tmp_path / "third.db", clock=clock, second_journal=ANN) as third:
+    async with SqliteJournal(tmp_path / "third.db", testing=Testing(now=clock), second_journal=ANN) as third:
         await third.open_outbox("till", IDENTITY)
         with monkeypatch.context() as patched:
             patched.setattr(Registry, "adopt", both_have_seen_it)
@@ -135,12 +136,12 @@ async def test_one_that_was_put_since_the_other_journal_was_restored(
     """It is registered there under a further name of its outbox, and is not sent from there either."""
     path, backup = tmp_path / "restored.db", b""
     for number in (20, 21):
-        async with SqliteJournal(path, clock=clock, second_journal=ANN) as other:
+        async with SqliteJournal(path, testing=Testing(now=clock), second_journal=ANN) as other:
             await other.open_outbox("till", IDENTITY)
             await other.put("till", order(number))
         backup = backup or path.read_bytes()
     path.write_bytes(backup)
-    async with SqliteJournal(path, clock=clock, second_journal=ANN) as other:
+    async with SqliteJournal(path, testing=Testing(now=clock), second_journal=ANN) as other:
         await other.open_outbox("till", IDENTITY)
         assert (await other.run("till")).quarantined_at is not None
         await other.put("till", order(22))

@@ -47,6 +47,7 @@ from payments_async.journal import (
     archive_orders,
 )
 from payments_async.journal.contract import Arrival, Doubt, Evidence, OrderEvent, Outcome, Permit, Receipt
+from payments_async.testing import Testing
 
 DAY = 86_400.0
 SHOP = "shop"
@@ -642,7 +643,7 @@ async def test_another_journal_cannot_send_what_has_left_this_one(
         await end(journal, 2)
         clock.pass_(91 * DAY)
         await archive(journal, file)
-    async with SqliteJournal(tmp_path / "second.db", clock=clock) as second:
+    async with SqliteJournal(tmp_path / "second.db", testing=Testing(now=clock)) as second:
         await second.open_run(BATCH, IDENTITY)
         with pytest.raises(HeldElsewhere):
             await second.load(BATCH, orders(2), owner="loader")

@@ -27,6 +27,7 @@ TESTS = Path(__file__).parent.parent
 ARCHIVING = """
 import asyncio, os, resource, signal, sys
 from payments_async.journal import SqliteJournal, archive_orders
+from payments_async.testing import Testing
 
 path, file, point, times = sys.argv[1:]
 passed = 0
@@ -38,7 +39,7 @@ def crash_at(name):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
-    async with SqliteJournal(path, state_folder=None, crash_at=crash_at) as journal:
+    async with SqliteJournal(path, state_folder=None, testing=Testing(crash_at=crash_at)) as journal:
         async def page():
             async for some in journal.old_orders(older_than=90 * 86400):
                 return some

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from journal import lifetimes, postgres
 from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, in_outbox, loaded, order, permitted
+from nested import for_journal
 
 from payments_async.journal import (
     Copied,
@@ -78,10 +79,12 @@ def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Move]:
     for place, kind in enumerate(request.param):
         if kind == "sqlite":
             where = tmp_path / f"{place}.db"
-            of[str(place)] = lambda where=where, **options: SqliteJournal(where, **options)
+            of[str(place)] = lambda where=where, **options: SqliteJournal(where, **for_journal(options))
         else:
             schema = schemas[place]
-            of[str(place)] = lambda schema=schema, **options: PostgresJournal(dsn, schema=schema, **options)
+            of[str(place)] = lambda schema=schema, **options: PostgresJournal(
+                dsn, schema=schema, **for_journal(options)
+            )
 
     def rows(journal: Journal, sql: str) -> list[Any]:
         if isinstance(journal, SqliteJournal):
@@ -552,6 +555,7 @@ POINTS = (
 _KILLED = """
 import asyncio, os, signal, sys
 from payments_async.journal import PostgresJournal, SqliteJournal, copy_journal
+from payments_async.testing import Testing
 point, *places = sys.argv[1:]
 def crash(found):
     if found == point:
@@ -560,7 +564,7 @@ def at(place, **options):
     dsn, _, schema = place.rpartition("#")
     return PostgresJournal(dsn, schema=schema, **options) if dsn else SqliteJournal(place, **options)
 here, there = places
-asyncio.run(copy_journal(at(here, crash_at=crash), at(there), crash_at=crash))
+asyncio.run(copy_journal(at(here, testing=Testing(crash_at=crash)), at(there), crash_at=crash))
 """
 
 

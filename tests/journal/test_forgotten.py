@@ -18,6 +18,7 @@ from pathlib import Path
 import attrs
 import pytest
 from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, loaded, order, orders, permitted
+from nested import for_journal
 
 from payments_async import PayoutOrder
 from payments_async.journal import (
@@ -41,6 +42,7 @@ from payments_async.journal._machine._memory import CommitCounter, Registry
 from payments_async.journal._sqlite import _identity
 from payments_async.journal._sqlite._opening import make
 from payments_async.journal.contract import NotPermitted, Outcome, Permit
+from payments_async.testing import Testing
 
 ANN = TakeoverAuthorisation(who="Ann", why="the disk is broken")
 
@@ -81,7 +83,7 @@ async def sent(journal: SqliteJournal, count: int = 1) -> None:
 
 async def made(path: Path, *, since: int = 0, **options: object) -> None:
     """A journal with three orders, of which so many were sent."""
-    async with SqliteJournal(path, **options) as journal:  # type: ignore[arg-type]
+    async with SqliteJournal(path, **for_journal(options)) as journal:
         await loaded(journal)
         if since:
             await sent(journal, since)
@@ -89,7 +91,7 @@ async def made(path: Path, *, since: int = 0, **options: object) -> None:
 
 async def sends(path: Path, **options: object) -> bool:
     """Whether anything of the batch could be sent from this file."""
-    async with SqliteJournal(path, **options) as journal:  # type: ignore[arg-type]
+    async with SqliteJournal(path, **for_journal(options)) as journal:
         chunk = await journal.claim_chunk(BATCH, "another")
         assert (chunk is None) == bool((await journal.run(BATCH)).quarantined)
         if chunk is not None:
@@ -868,12 +870,12 @@ async def test_a_key_that_was_replaced_makes_no_other_account(path: Path) -> Non
 
 async def test_a_journal_restored_from_before_its_batch_was_loaded(path: Path, clock: Clock) -> None:
     """It does not hold the batch any more; the machine knows that it did."""
-    async with SqliteJournal(path, clock=clock):
+    async with SqliteJournal(path, testing=Testing(now=clock)):
         pass
     empty = path.read_bytes()
     await made(path, clock=clock, since=2)
     path.write_bytes(empty)
-    async with SqliteJournal(path, clock=clock) as journal:
+    async with SqliteJournal(path, testing=Testing(now=clock)) as journal:
         await journal.open_run(BATCH, IDENTITY)
         with pytest.raises(HeldElsewhere, match="this very journal, which was restored from before that"):
             await journal.load(BATCH, orders(3), owner="loader")
@@ -984,7 +986,7 @@ async def test_orders_of_a_lost_journal_are_adopted_by_name(path: Path, clock: C
     await made(path, clock=clock)
     clock.pass_(3600)
     second = path.with_name("second.db")
-    async with SqliteJournal(second, clock=clock) as journal:
+    async with SqliteJournal(second, testing=Testing(now=clock)) as journal:
         await journal.open_run("other", IDENTITY)
         with pytest.raises(HeldElsewhere):
             await journal.load("other", orders(4), owner="loader")
@@ -996,7 +998,7 @@ async def test_orders_of_a_lost_journal_are_adopted_by_name(path: Path, clock: C
         (kept,) = file.execute("SELECT kind, who, why, evidence FROM resolution").fetchall()
     assert ("adopted", "Ann", "the disk is broken") == kept[:3]
     assert "batch payroll" in kept[3]
-    async with SqliteJournal(path, clock=clock) as journal:  # it was not lost after all
+    async with SqliteJournal(path, testing=Testing(now=clock)) as journal:  # it was not lost after all
         with pytest.raises(HeldElsewhere, match=r"were adopted by batch other \(4 orders.*second\.db"):
             await journal.claim_chunk(BATCH, "worker")
 

@@ -12,13 +12,14 @@ from journal.conftest import Home
 from journal.factories import BATCH, Clock, claimed, delivery, event, order, permitted, transaction_id
 from journal.places import Place, opener
 
-from payments_async.bulk import give_listing_deadline, run_batch
+from payments_async.bulk import RunSettings, give_listing_deadline, run_batch
 from payments_async.journal import ApprovalRule, Journal, ListingDeadline, NotApproved, Signal, Signature, State
 from payments_async.journal._inbox import Arrival, Doubt
 from payments_async.journal.contract import Evidence, Outcome
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.outbox._settling import Settler
 from payments_async.sandbox import Fault
+from payments_async.testing import Testing
 
 WITHIN = 3600.0
 WAITS = WITHIN + 60.0  # with a minute for clocks
@@ -50,14 +51,26 @@ async def lost(here: Place, fault: Fault, number: int = 1, *, readings: int = 0)
         for _ in range(readings):
             await payments.transactions.page()
         here.sandbox.script(fault, on="money", request_id=payout(number).request_id)
-        await run_batch(payments, here.journal, "batch 1", [payout(number)], now=here.now, look_first="never")
+        await run_batch(
+            payments,
+            here.journal,
+            "batch 1",
+            [payout(number)],
+            settings=RunSettings(testing=Testing(now=here.now), look_first="never"),
+        )
     assert "unknown" == await here.state(number)
 
 
 async def run_again(here: Place) -> int:
     """Run the batch once more; how often its order was carried out since ever."""
     async with here.session() as payments:
-        await run_batch(payments, here.journal, "batch 1", [payout(1)], now=here.now, look_first="never")
+        await run_batch(
+            payments,
+            here.journal,
+            "batch 1",
+            [payout(1)],
+            settings=RunSettings(testing=Testing(now=here.now), look_first="never"),
+        )
     return here.sandbox.executions(payout(1).request_id)
 
 
@@ -142,8 +155,20 @@ async def test_a_listed_id_that_is_cut_off_may_be_its_own(places: Any, length: i
         here.sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(1).request_id)
         async with here.session() as payments:
             known = [payout(9, request_id="short-9")]
-            await run_batch(payments, here.journal, "batch 9", known, now=here.now, look_first="never")
-            await run_batch(payments, here.journal, "batch 1", [payout(1)], now=here.now, look_first="never")
+            await run_batch(
+                payments,
+                here.journal,
+                "batch 9",
+                known,
+                settings=RunSettings(testing=Testing(now=here.now), look_first="never"),
+            )
+            await run_batch(
+                payments,
+                here.journal,
+                "batch 1",
+                [payout(1)],
+                settings=RunSettings(testing=Testing(now=here.now), look_first="never"),
+            )
         await here.pass_(WAITS + 1.0)
         found = await here.look()
         assert ((payout(1).request_id,), ()) == (found.parked, found.sent_again)
@@ -194,7 +219,9 @@ async def test_an_outbox_sends_it_again_by_itself(places: Any) -> None:
     """Its settler reads the lists, and its workers send what was planned again."""
     async with places() as here, here.session() as payments:
         await given(here)
-        async with Outbox(payments, here.journal, "shop", now=here.now, settles=False) as outbox:
+        async with Outbox(
+            payments, here.journal, "shop", testing=Testing(now=here.now), worker=WorkerSettings(settles=False)
+        ) as outbox:
             await outbox.pay(payout(9), timeout=60.0)
             here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=payout(1).request_id)
             assert "unknown" == (await outbox.pay(payout(1), timeout=60.0)).state

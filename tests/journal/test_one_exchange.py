@@ -15,12 +15,14 @@ from journal import postgres
 from journal.factories import BATCH, IDENTITY, Clock, delivery, event, loaded, order, permitted, transaction_id
 from journal.lines import by_line, line_to_database
 from journal.test_together import Round, asked
+from nested import for_journal
 
 from payments_async.journal import Journal, JournalBehind, JournalUnavailable, PostgresJournal, Signal, State
 from payments_async.journal._postgres import _connection
 from payments_async.journal._postgres._database import PostgresDatabase
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal.contract import Chunk, Evidence, NotPermitted, Outcome, Permit, Placed
+from payments_async.testing import Testing
 
 FAR = 0.1  # seconds that the line takes, each way
 SHOP = "shop"
@@ -173,8 +175,10 @@ async def put_after(does: Does, schema: str, state: Path, *, gathered: bool) -> 
             asyncio.run_coroutine_threadsafe(_wait(does(other, clock)), loop).result()
 
     async with (
-        PostgresJournal(postgres.dsn(), schema=schema, state_folder=None, clock=clock, crash_at=crash_at) as journal,
-        PostgresJournal(postgres.dsn(), schema=schema, state_folder=None, clock=clock) as other,
+        PostgresJournal(
+            postgres.dsn(), schema=schema, state_folder=None, testing=Testing(now=clock, crash_at=crash_at)
+        ) as journal,
+        PostgresJournal(postgres.dsn(), schema=schema, state_folder=None, testing=Testing(now=clock)) as other,
     ):
         await journal.open_outbox(SHOP, IDENTITY)
         await other.open_outbox(SHOP, IDENTITY)
@@ -220,7 +224,7 @@ async def test_whoever_stands_still_before_a_commit_leaves(schema: str) -> None:
             asyncio.run_coroutine_threadsafe(_wait(goes_on.wait()), loop).result()
 
     async with (
-        PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as still,
+        PostgresJournal(postgres.dsn(), schema=schema, testing=Testing(crash_at=crash_at)) as still,
         PostgresJournal(postgres.dsn(), schema=schema, busy_timeout=1.0) as other,
     ):
         await loaded(still)
@@ -244,7 +248,7 @@ async def test_a_commit_that_leaves_late_is_judged_by_the_clock_of_then(schema: 
             armed[0] = False
             time.sleep(2.7)
 
-    async with PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as journal:
+    async with PostgresJournal(postgres.dsn(), schema=schema, testing=Testing(crash_at=crash_at)) as journal:
         await loaded(journal)
         chunk = await journal.claim_chunk(BATCH, "worker", lease=2.5)
         assert chunk is not None
@@ -457,7 +461,7 @@ async def test_rounds_of_permits_in_whole_commits_and_statement_by_statement(
     ]
 
     def opens(**options: Any) -> PostgresJournal:
-        return PostgresJournal(postgres.dsn(), schema=postgres.new_schema(), **options)
+        return PostgresJournal(postgres.dsn(), schema=postgres.new_schema(), **for_journal(options))
 
     found = await asked(rounds, side_by_side=True, opens=opens)
     monkeypatch.setattr(PostgresDatabase, "gathering", lambda *_: None)

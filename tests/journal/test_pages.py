@@ -16,6 +16,7 @@ from journal.factories import BATCH, Clock, claimed, delivery, event, order, per
 from payments_async.journal import Signal, SqliteJournal
 from payments_async.journal._states import EVIDENCE
 from payments_async.journal.contract import Evidence, Outcome
+from payments_async.testing import Testing
 
 COUNT = 6
 ANSWERS = (Signal.ACCEPTED, Signal.UNKNOWN, Signal.REJECTED, Signal.NOT_SENT)
@@ -38,7 +39,9 @@ TOLD = st.lists(
 async def told(evidence: list[Evidence], *, side_by_side: bool) -> Any:
     """What a journal says when it was told all this, and what it answered."""
     with TemporaryDirectory() as place:
-        async with SqliteJournal(Path(place) / "journal.db", clock=Clock(), state_folder=None) as journal:
+        async with SqliteJournal(
+            Path(place) / "journal.db", testing=Testing(now=Clock()), state_folder=None
+        ) as journal:
             chunk = await claimed(journal, COUNT)
             for number, signal in enumerate(ANSWERS):
                 permit = await permitted(journal, chunk, number)
@@ -74,7 +77,9 @@ def test_evidence_told_side_by_side_is_that_told_in_turn(evidence: list[Evidence
 async def test_evidence_told_side_by_side_is_one_commit(tmp_path: Path) -> None:
     """A page of a list waits for the disk once."""
     passed: list[str] = []
-    async with SqliteJournal(tmp_path / "journal.db", crash_at=passed.append, state_folder=None) as journal:
+    async with SqliteJournal(
+        tmp_path / "journal.db", testing=Testing(crash_at=passed.append), state_folder=None
+    ) as journal:
         await claimed(journal, COUNT)
         passed.clear()
         page = [

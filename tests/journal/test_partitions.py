@@ -9,6 +9,7 @@ import pytest
 from journal import postgres
 from journal.factories import BATCH, claimed, delivery, event, permitted
 from journal.lines import Line, Pipeline, by_line, line_to_database
+from nested import for_journal
 
 from payments_async.journal import JournalUnavailable, PostgresJournal, State
 from payments_async.journal._postgres import _database
@@ -54,7 +55,8 @@ def schema() -> str:
 @pytest.fixture
 def opens(line: Line, schema: str) -> Callable[..., PostgresJournal]:
     """Opens a journal through the line."""
-    return partial(PostgresJournal, by_line(postgres.dsn(), line), schema=schema, statement_timeout=1.0)
+    dsn = by_line(postgres.dsn(), line)
+    return lambda **options: PostgresJournal(dsn, schema=schema, statement_timeout=1.0, **for_journal(options))
 
 
 Opens = Callable[..., PostgresJournal]

@@ -19,6 +19,7 @@ from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements import _entries, _history
 from payments_async.journal._statements._entries import add_amounts
 from payments_async.journal.contract import Evidence, Outcome
+from payments_async.testing import Testing
 
 LARGE = (
     "outbox", "o", "evidence", "v", "attempt", "resolution", "ipn_event", "e", "ipn_delivery", "change",
@@ -187,7 +188,7 @@ async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Pa
 async def test_nothing_that_leaves_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
     """Leaving, being told of later, and looked for: a page costs the same, however many have left before it."""
     clock = Clock()
-    async with SqliteJournal(tmp_path / "journal.db", state_folder=None, clock=clock) as journal:
+    async with SqliteJournal(tmp_path / "journal.db", state_folder=None, testing=Testing(now=clock)) as journal:
         await orders_leave(journal, clock, asked)
     with an_empty_file() as connection:
         words = ("SELECT", "UPDATE", "INSERT", "DELETE")

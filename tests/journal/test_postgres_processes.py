@@ -19,6 +19,7 @@ from journal.points import IN_A_DATABASE
 
 from payments_async.journal import JournalBehind, JournalLost, JournalUnavailable, PostgresJournal, Signal, State
 from payments_async.journal.contract import CRASH_POINTS, Outcome, Permit
+from payments_async.testing import Testing
 
 TESTS = Path(__file__).parent.parent
 
@@ -163,7 +164,7 @@ async def test_a_session_that_is_ended_within_a_commit(schema: str, point: str) 
             armed.clear()
             end(sessions("state = 'idle in transaction'"))
 
-    async with PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as journal:
+    async with PostgresJournal(postgres.dsn(), schema=schema, testing=Testing(crash_at=crash_at)) as journal:
         chunk = await claimed(journal)
         armed.append(point)
         beside = asyncio.ensure_future(journal.check_writable())
@@ -191,7 +192,7 @@ async def test_a_process_that_stands_still_within_a_commit(schema: str) -> None:
             asyncio.run_coroutine_threadsafe(goes_on.wait(), loop).result()
 
     async with (
-        PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as still,
+        PostgresJournal(postgres.dsn(), schema=schema, testing=Testing(crash_at=crash_at)) as still,
         PostgresJournal(postgres.dsn(), schema=schema, busy_timeout=60) as other,
     ):
         chunk = await claimed(still)

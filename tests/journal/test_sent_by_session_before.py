@@ -10,8 +10,9 @@ from journal.places import DAY, opener
 from journal.test_listing_deadlines import WAITS, given
 
 from payments_async import OutcomeUnknown
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunSettings, run_batch
 from payments_async.sandbox import Fault
+from payments_async.testing import Testing
 
 
 @pytest.fixture
@@ -34,7 +35,13 @@ async def test_it_is_looked_for_in_the_days_in_which_it_was_sent(places: Any, fa
                     await payments.payouts.send(payout(1))
             await here.pass_(days * DAY)
             await here.send(9)
-            await run_batch(payments, here.journal, "batch 1", [payout(1)], now=here.now, look_first="never")
+            await run_batch(
+                payments,
+                here.journal,
+                "batch 1",
+                [payout(1)],
+                settings=RunSettings(testing=Testing(now=here.now), look_first="never"),
+            )
         await here.pass_(WAITS + 1.0)
         found = await here.look()
         never_came = fault is Fault.LOST_BEFORE

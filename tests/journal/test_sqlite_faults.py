@@ -20,7 +20,7 @@ from bulk.worlds import payout, session
 from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, missed, order, orders, permitted
 
 from payments_async._wire.notifications import read_notification
-from payments_async.bulk import RunProgress, reconcile, run_batch
+from payments_async.bulk import ReconcileSettings, RunProgress, RunSettings, reconcile, run_batch
 from payments_async.journal import (
     JournalClosed,
     JournalCorrupt,
@@ -40,7 +40,7 @@ from payments_async.journal._sqlite._opening import STEPS, migrate
 from payments_async.journal._versions import Step
 from payments_async.journal.contract import Arrival, Outcome, Permit, RawNotification
 from payments_async.sandbox import Fault, Sandbox
-from payments_async.testing import notification
+from payments_async.testing import Testing, notification
 
 
 @pytest.fixture
@@ -311,15 +311,22 @@ async def test_a_disk_that_gets_full_while_a_batch_is_sent(
 
                 async with SqliteJournal(place / "journal.db") as journal:
                     with pytest.raises(error, match=f"journal.db: {words}") as caught:
-                        await run_batch(payments, journal, BATCH, orders, concurrency=4, lease=1.0, progress=fill)
+                        await run_batch(
+                            payments,
+                            journal,
+                            BATCH,
+                            orders,
+                            settings=RunSettings(concurrency=4, lease=1.0),
+                            progress=fill,
+                        )
                 assert caught.value.remedy in str(caught.value)
                 sent = len(sandbox.ledger)
                 assert 0 < sent < 400
             async with SqliteJournal(place / "journal.db") as journal:
                 await journal.check()
-                await run_batch(payments, journal, BATCH, orders, lease=1.0)
+                await run_batch(payments, journal, BATCH, orders, settings=RunSettings(lease=1.0))
                 await sandbox.settle()
-                await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
+                await reconcile(payments, journal, BATCH, settings=ReconcileSettings(grace=0.0, interval=0.0))
                 progress = await journal.progress(BATCH)
             assert (400, []) == (len(sandbox.ledger), sandbox.duplicates())
             assert {State.SUCCESSFUL: 400} == {state: count for state, count in progress.counts.items() if count}
@@ -427,12 +434,12 @@ async def test_a_notification_that_was_edited_in_the_file_is_not_handled(
 
 async def test_a_copied_file_is_quarantined(path: Path, clock: Clock) -> None:
     """A backup does not know what was sent since: nothing goes on before a person says that it was looked up."""
-    async with SqliteJournal(path, clock=clock) as journal:
+    async with SqliteJournal(path, testing=Testing(now=clock)) as journal:
         chunk = await claimed(journal)
         await permitted(journal, chunk)
     copy = path.with_name("copy.db")
     shutil.copyfile(path, copy)
-    async with SqliteJournal(copy, clock=clock) as journal:
+    async with SqliteJournal(copy, testing=Testing(now=clock)) as journal:
         assert 1 == (await journal.run(BATCH)).quarantined
         assert State.UNKNOWN is await _state(journal, order(0).request_id)
         assert not isinstance(await journal.permit(chunk, chunk.orders[1]), Permit)
@@ -441,7 +448,7 @@ async def test_a_copied_file_is_quarantined(path: Path, clock: Clock) -> None:
         assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
         assert await journal.claim_chunk(BATCH, "worker") is not None
     moved = await asyncio.to_thread(path.rename, path.with_name("moved.db"))
-    async with SqliteJournal(moved, clock=clock) as journal:
+    async with SqliteJournal(moved, testing=Testing(now=clock)) as journal:
         assert 0 == (await journal.run(BATCH)).quarantined
 
 
@@ -492,7 +499,7 @@ async def test_a_journal_opened_again_while_its_last_commit_is_under_way(path: P
             reached.set()
             go_on.wait(30)
 
-    journal = SqliteJournal(path, crash_at=wait_at)
+    journal = SqliteJournal(path, testing=Testing(crash_at=wait_at))
     await journal.__aenter__()
     await loaded(journal)
     (before,) = _writing()

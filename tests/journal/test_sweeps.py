@@ -14,6 +14,7 @@ from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, missed, o
 from payments_async import PayoutOrder
 from payments_async.journal import Journal, NotLookedFor, Signal, SqliteJournal, State
 from payments_async.journal.contract import Outcome
+from payments_async.testing import Testing
 
 READ = {
     "to its end": ({}, True),
@@ -143,9 +144,9 @@ async def test_a_quarantine_is_not_lifted_by_half_a_list(tmp_path: Path, ended: 
 async def test_what_lifting_asks_is_what_parking_asks(tmp_path: Path, clock: Clock) -> None:
     """Two lists, a quarter of an hour after the copy was found, a minute apart; what is awaited is told."""
     path = tmp_path / "journal.db"
-    async with SqliteJournal(path, clock=clock) as journal:
+    async with SqliteJournal(path, testing=Testing(now=clock)) as journal:
         await loaded(journal)
-    async with SqliteJournal(await copied(path, "copy.db"), clock=clock) as journal:
+    async with SqliteJournal(await copied(path, "copy.db"), testing=Testing(now=clock)) as journal:
         found = clock.now
         for pause, lists, due in (
             (0.0, 0, 900.0), (899.0, 0, 959.0), (1.0, 1, 960.0), (59.0, 1, 1019.0), (1.0, None, None)
@@ -208,13 +209,15 @@ async def test_what_is_put_into_a_restored_outbox_waits_for_two_lists(tmp_path: 
 async def test_a_clock_that_was_set_back_between_two_copies(tmp_path: Path, clock: Clock) -> None:
     """The second copy is in doubt as well, although its quarantine seems to be older than the list that was read."""
     path = tmp_path / "journal.db"
-    async with SqliteJournal(path, clock=clock) as journal:
+    async with SqliteJournal(path, testing=Testing(now=clock)) as journal:
         await loaded(journal)
-    async with SqliteJournal(await copied(path, "copy.db"), clock=clock) as journal:
+    async with SqliteJournal(await copied(path, "copy.db"), testing=Testing(now=clock)) as journal:
         await missed(journal)
         assert await journal.is_looked_for(BATCH)
     clock.pass_(-3600.0)
-    async with SqliteJournal(await copied(path.with_name("copy.db"), "copy 2.db"), clock=clock) as journal:
+    async with SqliteJournal(
+        await copied(path.with_name("copy.db"), "copy 2.db"), testing=Testing(now=clock)
+    ) as journal:
         assert not await journal.is_looked_for(BATCH)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from journal.factories import BATCH, Clock, delivery, event, loaded, transaction
 from payments_async.journal import Journal, Signal, SqliteJournal, State
 from payments_async.journal._statements import _permits
 from payments_async.journal.contract import Chunk, ClaimedOrder, NotPermitted, Outcome, Permit, TransitionResult
+from payments_async.testing import Testing
 
 COUNT = 30
 MOST = 6  # orders of one round
@@ -74,8 +74,11 @@ class Desk:
 
     def __init__(self, place: Path, crash_at: Any = None, opens: Callable[..., Journal] | None = None) -> None:
         self.clock = Clock()
-        opens = opens or partial(SqliteJournal, place / "journal.db")
-        self.journal = opens(clock=self.clock, crash_at=crash_at, state_folder=None)
+        self.journal = (
+            SqliteJournal(place / "journal.db", state_folder=None, testing=Testing(now=self.clock, crash_at=crash_at))
+            if opens is None
+            else opens(clock=self.clock, crash_at=crash_at, state_folder=None)
+        )
         self.chunk: Chunk | None = None
         self.claimed: Sequence[ClaimedOrder] = ()  # as they were at first
         self.open: list[Permit] = []
@@ -220,7 +223,7 @@ async def test_ends_written_down_side_by_side_do_share_statements() -> None:
 async def test_what_comes_turn_after_turn_of_the_loop_shares_a_commit(tmp_path: Path) -> None:
     """Ten orders asked for in ten turns: one commit, or two where the machine is slow; and one alone is not kept."""
     passed: list[str] = []
-    async with SqliteJournal(tmp_path / "journal.db", crash_at=passed.append) as journal:
+    async with SqliteJournal(tmp_path / "journal.db", testing=Testing(crash_at=passed.append)) as journal:
         await loaded(journal, COUNT)
         chunk = await journal.claim_chunk(BATCH, "worker")
         assert chunk is not None

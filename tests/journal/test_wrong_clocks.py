@@ -10,13 +10,14 @@ from bulk.worlds import payout
 from journal.conftest import Home
 from journal.places import AHEAD, DAY, DatedClock, Place, opener
 
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunSettings, run_batch
 from payments_async.journal import Signal
 from payments_async.journal._records import GRACE, LISTS
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.outbox import Outbox
 from payments_async.outbox._scans import account_of
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import Testing
 
 
 @pytest.fixture
@@ -43,7 +44,10 @@ async def test_an_order_paid_from_an_outbox_is_dated_by_the_service(places: Any)
     """A permit that comes with the order itself is dated as any other, and so is the first day of the outbox."""
     async with places() as here:
         here.wrong = AHEAD
-        async with here.session() as payments, Outbox(payments, here.journal, "shop", now=here.now) as outbox:
+        async with (
+            here.session() as payments,
+            Outbox(payments, here.journal, "shop", testing=Testing(now=here.now)) as outbox,
+        ):
             await outbox.pay(payout(1))
         assert here.right() == await here.sent_at(1)
         assert here.right() >= (await here.journal.run("shop")).look_since
@@ -54,7 +58,13 @@ async def test_a_clock_set_ahead_between_two_orders_dates_none_of_them_wrong(pla
     async with places() as here, here.session() as payments:
         await payments.log_in()
         here.wrong = AHEAD
-        await run_batch(payments, here.journal, "batch 1", [payout(1)], now=here.now, look_first="never")
+        await run_batch(
+            payments,
+            here.journal,
+            "batch 1",
+            [payout(1)],
+            settings=RunSettings(testing=Testing(now=here.now), look_first="never"),
+        )
         assert here.right() == await here.sent_at(1)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 from bulk.worlds import World, payout, session
+from nested import for_outbox, for_sandbox
 
 from payments_async.journal import SqliteJournal
 from payments_async.outbox import Outbox
@@ -37,10 +38,10 @@ class Desk(World):
 async def desk(folder: Path, *, outbox: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Desk]:
     """Open everything; settings are the sandbox's."""
     async with AsyncExitStack() as stack:
-        sandbox = await stack.enter_async_context(Sandbox(**settings))
+        sandbox = await stack.enter_async_context(Sandbox(**for_sandbox(settings)))
         journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db"))
         payments = await stack.enter_async_context(session(sandbox))
-        opened = await stack.enter_async_context(Outbox(payments, journal, **outbox or {}))
+        opened = await stack.enter_async_context(Outbox(payments, journal, **for_outbox(outbox or {})))
         yield Desk(sandbox, payments, journal, opened)
 
 

@@ -14,7 +14,7 @@ from bulk.worlds import payout
 
 from payments_async import Credentials, Limits, PaymentsSession
 from payments_async.journal import PostgresJournal, SqliteJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 
 
 async def main(base_url: str, key: str, password: str, user: str, *about: str) -> None:
@@ -26,7 +26,7 @@ async def main(base_url: str, key: str, password: str, user: str, *about: str) -
     async with (
         journal,
         PaymentsSession(base_url, credentials, limits=Limits(concurrency=200)) as payments,
-        Outbox(payments, journal, settles=False, rate=rate or None) as outbox,
+        Outbox(payments, journal, worker=WorkerSettings(settles=False), rate=rate or None) as outbox,
     ):
         await say("here")
         await asyncio.gather(*(outbox.pay(payout(number), timeout=60) for number in range(first, first + count)))

@@ -8,7 +8,7 @@ from bulk.worlds import payouts, session
 
 from payments_async.bulk import run_batch
 from payments_async.journal import OrdersDiffer, SqliteJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
 
@@ -22,7 +22,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 async def test_a_run_of_what_an_outbox_sends_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
     """Else it would pass by the pause and the fuse of the outbox."""
     async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
-        async with Outbox(payments, journal, works=False) as outbox:
+        async with Outbox(payments, journal, worker=WorkerSettings(sends=False)) as outbox:
             await outbox.put_batch("bonus", payouts(3))
         for batch_id in ("outbox", "bonus"):
             with pytest.raises(OrdersDiffer, match="belongs to the outbox outbox, which sends it"):

@@ -13,7 +13,7 @@ from bulk.worlds import payout, session
 from outbox.desks import A_MINUTE, until
 
 from payments_async.journal import SqliteJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
 
@@ -50,13 +50,17 @@ async def test_a_process_without_a_network(tmp_path: Path) -> None:
         journals = [await stack.enter_async_context(SqliteJournal(tmp_path / "journal.db")) for _ in range(2)]
         cut_off = await stack.enter_async_context(session(sandbox, http=http, clock=clock, sleep=soon))
         whole = await stack.enter_async_context(session(sandbox))
-        one = await stack.enter_async_context(Outbox(cut_off, journals[0], lease=3600.0, settles=False))
+        one = await stack.enter_async_context(
+            Outbox(cut_off, journals[0], worker=WorkerSettings(lease=3600.0, settles=False))
+        )
         await one.pay(payout(0), timeout=A_MINUTE)
         cable.is_cut = True
         for number in range(1, 6):
             await one.put(payout(number))
         await until(lambda: _hears_nothing(one), True)
-        other = await stack.enter_async_context(Outbox(whole, journals[1], lease=3600.0, settles=False))
+        other = await stack.enter_async_context(
+            Outbox(whole, journals[1], worker=WorkerSettings(lease=3600.0, settles=False))
+        )
         await other.pay(payout(6), timeout=A_MINUTE)
         assert 2 == len(sandbox.ledger)  # the others are leased, for an hour
         ahead = 60.0

@@ -15,8 +15,9 @@ from bulk.worlds import World, payout, session
 from outbox.desks import A_MINUTE, Desk, until
 
 from payments_async.journal import JournalUnavailable, SqliteJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import Testing
 
 COUNT = 60
 
@@ -54,9 +55,13 @@ async def opened(folder: Path, faults: Callable[[str], None] | None = None) -> A
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox())
         path = folder / "journal.db"
-        journal = await stack.enter_async_context(SqliteJournal(path, busy_timeout=0.05, crash_at=faults))
+        journal = await stack.enter_async_context(
+            SqliteJournal(path, busy_timeout=0.05, testing=Testing(crash_at=faults))
+        )
         payments = await stack.enter_async_context(session(sandbox))
-        outbox = await stack.enter_async_context(Outbox(payments, journal, lease=3600.0, concurrency=10, settles=False))
+        outbox = await stack.enter_async_context(
+            Outbox(payments, journal, worker=WorkerSettings(lease=3600.0, settles=False), concurrency=10)
+        )
         await outbox.pay(payout(9999), timeout=A_MINUTE)
         yield Desk(sandbox, payments, journal, outbox)
 
@@ -123,10 +128,10 @@ async def test_a_claim_that_happened_and_whose_answer_was_lost(tmp_path: Path) -
     lost = LostAnswer()
     async with opened(tmp_path, lost) as here:
         await here.outbox.aclose()
-        async with Outbox(here.payments, here.journal, works=False, settles=False) as other:
+        async with Outbox(here.payments, here.journal, worker=None) as other:
             await other.put(payout(0))
         lost.is_armed = True
-        async with Outbox(here.payments, here.journal, lease=3600.0, settles=False):
+        async with Outbox(here.payments, here.journal, worker=WorkerSettings(lease=3600.0, settles=False)):
             await here.comes_to({"accepted": 2})
         assert not lost.is_armed
 

@@ -11,6 +11,7 @@ import pytest
 from bulk.worlds import payout
 from journal import postgres
 from journal.conftest import KINDS
+from nested import for_reconcile
 from outbox.waiting import OUTBOX, Waiting, waiting
 
 from payments_async.bulk import reconcile
@@ -79,7 +80,7 @@ async def test_an_order_that_was_paid_and_is_reconciled(opens: Opens, tmp_path: 
         await here.send(0)
         await told_that_it_failed(here, **true_name(here))
         await here.sandbox.advance(60.0)
-        options: dict[str, Any] = {"clock": here.now, "sleep": here.clock.sleep}
+        options = for_reconcile({"now": here.now, "sleep": here.clock.sleep})
         found = await reconcile(here.payments, here.journal, request_id=ORDER.request_id, **options)
         assert (ORDER.request_id,) == found.conflicts
         assert PAID in str((await standing(here)).conflict)

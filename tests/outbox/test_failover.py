@@ -12,11 +12,12 @@ import pytest
 from bulk.worlds import payout, session
 from journal.lines import Line, address_of, by_line, line_to_database
 from journal.postgres import OwnServer, place_for
+from nested import for_journal
 from outbox.desks import A_MINUTE, Desk, until
 
-from payments_async.bulk import lift_quarantine, reconcile
+from payments_async.bulk import ReconcileSettings, lift_quarantine, reconcile
 from payments_async.journal import Journal, PostgresJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
 pytestmark = pytest.mark.slow
@@ -66,9 +67,9 @@ def receiver_of(standby: OwnServer) -> int:
 async def at_work(service: Sandbox, dsn: str, **options: Any) -> AsyncIterator[Desk]:
     """A machine that works the outbox."""
     async with (
-        PostgresJournal(dsn, **options) as journal,
+        PostgresJournal(dsn, **for_journal(options)) as journal,
         session(service) as payments,
-        Outbox(payments, journal, concurrency=8, grace=0.0) as outbox,
+        Outbox(payments, journal, concurrency=8, worker=WorkerSettings(grace=0.0)) as outbox,
     ):
         yield Desk(service, payments, journal, outbox)
 
@@ -96,7 +97,7 @@ async def end_well(here: Desk) -> None:
     sent = here.executions()
     await here.outbox.pay(payout(COUNT), timeout=A_MINUTE)  # what is put from now on is sent
     assert [*sent, payout(COUNT).request_id] == here.executions()
-    await reconcile(here.payments, here.journal, grace=0.0, interval=0.0)
+    await reconcile(here.payments, here.journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
     assert 1 == await lift_quarantine(here.journal, "salaries", "Ann", "looked for")
     await until(lambda: _count(here), COUNT + 1)
     await until(lambda: _open(here), 0)

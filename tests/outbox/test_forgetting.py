@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from bulk.worlds import payout, session
+from nested import for_journal
 from outbox.desks import A_MINUTE, desk, until
 
-from payments_async.bulk import lift_quarantine, reconcile
+from payments_async.bulk import ReconcileSettings, lift_quarantine, reconcile
 from payments_async.journal import (
     HeldElsewhere,
     JournalBehind,
@@ -27,8 +28,9 @@ from payments_async.journal import (
     State,
     TakeoverAuthorisation,
 )
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
+from payments_async.testing import Testing
 
 BEFORE, AFTER, WAITING = 0, 1, 2  # orders sent before and after the copy was made, and one that is planned in it
 
@@ -37,9 +39,12 @@ BEFORE, AFTER, WAITING = 0, 1, 2  # orders sent before and after the copy was ma
 async def opened(sandbox: Sandbox, path: Path, **journal: Any) -> AsyncIterator[tuple[SqliteJournal, Outbox]]:
     """An outbox on a journal."""
     async with AsyncExitStack() as stack:
-        held = await stack.enter_async_context(SqliteJournal(path, **journal))
+        held = await stack.enter_async_context(SqliteJournal(path, **for_journal(journal)))
         payments = await stack.enter_async_context(session(sandbox))
-        yield held, await stack.enter_async_context(Outbox(payments, held, settles=False, grace=0.0))
+        yield (
+            held,
+            await stack.enter_async_context(Outbox(payments, held, worker=WorkerSettings(settles=False, grace=0.0))),
+        )
 
 
 async def restored(sandbox: Sandbox, path: Path, **journal: Any) -> None:
@@ -96,7 +101,7 @@ async def test_lifting_by_name_speaks_of_what_was_put_since_as_well(tmp_path: Pa
         async with (
             SqliteJournal(path, state_folder=None) as journal,
             session(sandbox) as payments,
-            Outbox(payments, journal, works=False) as outbox,
+            Outbox(payments, journal, worker=WorkerSettings(sends=False)) as outbox,
         ):
             await outbox.put(payout(AFTER))
             named = [payout(WAITING).request_id]
@@ -157,13 +162,18 @@ async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path,
             await outbox.pay(payout(AFTER), timeout=A_MINUTE)
             await outbox.pay(payout(WAITING), timeout=A_MINUTE)
         bring_back(tmp_path, snapshot)
-        async with SqliteJournal(path, state_folder=state, clock=lambda: time.time() + ahead) as journal:
+        async with SqliteJournal(path, state_folder=state, testing=Testing(now=lambda: time.time() + ahead)) as journal:
             if cancels:
                 await journal.cancel(payout(8).request_id, who="Ann", why="put by mistake")
         async with (
             SqliteJournal(path, state_folder=state) as journal,
             session(sandbox) as payments,
-            Outbox(payments, journal, settles=False, now=lambda: time.time() + ahead) as outbox,
+            Outbox(
+                payments,
+                journal,
+                worker=WorkerSettings(settles=False),
+                testing=Testing(now=lambda: time.time() + ahead),
+            ) as outbox,
         ):
             assert (True, 0) == (await journal.is_known_here("outbox"), (await outbox.health()).held_up.quarantined)
             await outbox.resume("Ann", "back")
@@ -189,7 +199,9 @@ async def test_a_machine_that_stood_still(tmp_path: Path, monkeypatch: pytest.Mo
         Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db") as journal,
         session(sandbox) as payments,
-        Outbox(payments, journal, settles=False, now=lambda: time.time() + ahead) as outbox,
+        Outbox(
+            payments, journal, worker=WorkerSettings(settles=False), testing=Testing(now=lambda: time.time() + ahead)
+        ) as outbox,
     ):
         await outbox.pay(payout(0), timeout=A_MINUTE)
         looks = len(await journal.list_scans("outbox"))
@@ -328,7 +340,7 @@ async def test_orders_that_are_planned_in_a_copy(tmp_path: Path, goes_on: str) -
             else:
                 assert "planned" == entry.state
                 async with session(sandbox) as payments:
-                    await reconcile(payments, journal, "outbox", grace=0.0, interval=0.0)
+                    await reconcile(payments, journal, "outbox", settings=ReconcileSettings(grace=0.0, interval=0.0))
                 assert 1 == await lift_quarantine(journal, "outbox", "Ann", "none of it was sent")
                 assert "accepted" == (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
         assert [] == sandbox.duplicates()

@@ -14,7 +14,7 @@ from outbox.waiting import waiting
 
 from payments_async.journal import Signal, State
 from payments_async.journal.contract import Evidence
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 
 AMOUNT = "UPDATE outbox SET amount = '7' WHERE request_id = ?"
 BODY = "UPDATE outbox SET body = x'7b7d' WHERE request_id = ?"
@@ -35,7 +35,7 @@ async def test_a_planned_order_that_is_damaged(tmp_path: Path) -> None:
             await here.outbox.put(payout(number))
         await here.outbox.aclose()
         damage(tmp_path / "journal.db", 1)
-        async with Outbox(here.payments, here.journal, settles=False) as outbox:
+        async with Outbox(here.payments, here.journal, worker=WorkerSettings(settles=False)) as outbox:
             await outbox.resume("Ann", "back")
             await here.comes_to({"planned": 1, "accepted": 2})
             health = await outbox.health()

@@ -50,7 +50,7 @@ async def test_an_outbox_with_nothing_to_do(tmp_path: Path, statements: Counter[
         async with (
             SqliteJournal(tmp_path / "journal.db") as elsewhere,
             session(sandbox) as other,
-            Outbox(other, elsewhere, "shop", works=False, settles=False) as put_only,
+            Outbox(other, elsewhere, "shop", worker=None) as put_only,
         ):
             began = asyncio.get_running_loop().time()
             assert "accepted" == (await put_only.pay(payout(1), timeout=60.0)).state

@@ -15,8 +15,9 @@ from outbox.desks import A_MINUTE, Desk, ids, until
 
 from payments_async import PayoutOrder
 from payments_async.journal import JournalUnavailable, PostgresJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
+from payments_async.testing import Testing
 
 BLOCK = 1000  # orders that are written down at once
 LEASE = 0.5  # seconds
@@ -82,7 +83,7 @@ async def test_a_permit_whose_answer_is_lost(till: Bank, service: Sandbox, way: 
     """The order is sent once, by another permit, and needs no person; nothing stays in the tray."""
     lost = Hindrance(way)
     async with (
-        PostgresJournal(till.dsn, schema=till.journal, crash_at=lost) as journal,
+        PostgresJournal(till.dsn, schema=till.journal, testing=Testing(crash_at=lost)) as journal,
         session(service) as payments,
         Outbox(payments, journal) as outbox,
     ):
@@ -103,10 +104,10 @@ async def test_a_permit_that_is_heard_of_when_the_lease_is_over(till: Bank, serv
     """Somebody has taken the chunk over, with the order as unknown: it is sent under another permit, once."""
     late = Delay(way)
     async with (
-        PostgresJournal(till.dsn, schema=till.journal, crash_at=late) as journal,
+        PostgresJournal(till.dsn, schema=till.journal, testing=Testing(crash_at=late)) as journal,
         PostgresJournal(till.dsn, schema=till.journal) as other,
         session(service) as payments,
-        Outbox(payments, journal, lease=LEASE, settles=False) as outbox,
+        Outbox(payments, journal, worker=WorkerSettings(lease=LEASE, settles=False)) as outbox,
     ):
         here = Desk(service, payments, journal, outbox)
         await outbox.pay(payout(2))

@@ -16,10 +16,11 @@ from bulk.worlds import BATCH, payout, payouts, session
 from outbox.desks import A_MINUTE
 
 from payments_async import PaymentsSession
-from payments_async.bulk import Fuse, RunProgress, lift_quarantine, reconcile, run_batch, send_again_all
+from payments_async.bulk import Fuse, RunProgress, RunSettings, lift_quarantine, reconcile, run_batch, send_again_all
 from payments_async.journal import HeldElsewhere, NotLookedFor, SqliteJournal, TakeoverAuthorisation
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Quirks, Sandbox
+from payments_async.testing import Testing
 
 COUNT, KNOWN = 12, 3  # orders in all, and those that the backup knows to be sent
 LATE = [0, 3, 5, 8]  # readings after which a transaction is listed
@@ -53,11 +54,18 @@ class Scene:
     def journal(self, state: str = "state") -> SqliteJournal:
         """Open it, on a machine that keeps its memory in that folder."""
         self.path.parent.mkdir(exist_ok=True)
-        return SqliteJournal(self.path, state_folder=self.folder / state, clock=self.clock)
+        return SqliteJournal(self.path, state_folder=self.folder / state, testing=Testing(now=self.clock))
 
     async def run(self, journal: SqliteJournal, fuse: Fuse | None = None) -> RunProgress:
         """Run the batch."""
-        return await run_batch(self.payments, journal, BATCH, payouts(COUNT), fuse=fuse, now=self.clock, concurrency=1)
+        return await run_batch(
+            self.payments,
+            journal,
+            BATCH,
+            payouts(COUNT),
+            fuse=fuse,
+            settings=RunSettings(testing=Testing(now=self.clock), concurrency=1),
+        )
 
 
 @asynccontextmanager
@@ -101,7 +109,7 @@ async def test_an_operator_who_does_what_is_told(
         async with here.journal(MEMORY[memory]) as journal:
             assert (0, True) == ((await here.run(journal)).sent, (await journal.run(BATCH)).awaits is not None)
             for _ in range(_MOST):
-                await reconcile(here.payments, journal, BATCH, clock=here.clock, sleep=here.sleep)
+                await reconcile(here.payments, journal, BATCH, testing=Testing(now=here.clock, sleep=here.sleep))
                 try:
                     await lift_quarantine(journal, BATCH, "A. Clerk", "reconcile said nothing")
                     break
@@ -139,17 +147,29 @@ async def test_what_is_put_into_an_outbox_that_was_put_back(
             await outbox.pay(payout(number), timeout=A_MINUTE)
 
     async with scene(tmp_path, late) as here:
-        async with here.journal() as journal, Outbox(here.payments, journal, now=here.clock, settles=False) as outbox:
+        async with (
+            here.journal() as journal,
+            Outbox(
+                here.payments, journal, testing=Testing(now=here.clock), worker=WorkerSettings(settles=False)
+            ) as outbox,
+        ):
             await put(outbox, *range(KNOWN))
         backup = tmp_path / "backup"
         await asyncio.to_thread(shutil.copytree, here.path.parent, backup)
-        async with here.journal() as journal, Outbox(here.payments, journal, now=here.clock, settles=False) as outbox:
+        async with (
+            here.journal() as journal,
+            Outbox(
+                here.payments, journal, testing=Testing(now=here.clock), worker=WorkerSettings(settles=False)
+            ) as outbox,
+        ):
             await put(outbox, *range(KNOWN, COUNT))
         await asyncio.to_thread(STRIKES[strike], here, backup)
         clock = asyncio.create_task(passing(here))
         try:
             async with here.journal(MEMORY[memory]) as journal:
-                outbox = Outbox(here.payments, journal, now=here.clock, settles=False)
+                outbox = Outbox(
+                    here.payments, journal, testing=Testing(now=here.clock), worker=WorkerSettings(settles=False)
+                )
                 async with outbox:
                     assert (await journal.run("outbox")).awaits is not None
                     await put(outbox, *range(KNOWN, COUNT + 1))
@@ -164,7 +184,12 @@ async def test_what_is_put_into_an_outbox_that_was_put_back(
 async def test_orders_that_a_new_journal_adopts_after_the_first_was_lost(tmp_path: Path, late: int) -> None:
     """A person adopts each of them, and has each parked one sent: what the lost journal sent is not sent again."""
     async with scene(tmp_path, late) as here:
-        async with here.journal() as journal, Outbox(here.payments, journal, now=here.clock, settles=False) as outbox:
+        async with (
+            here.journal() as journal,
+            Outbox(
+                here.payments, journal, testing=Testing(now=here.clock), worker=WorkerSettings(settles=False)
+            ) as outbox,
+        ):
             for number in range(COUNT):
                 await outbox.pay(payout(number), timeout=A_MINUTE)
             await outbox.pause("A. Clerk", "lunch")
@@ -172,9 +197,14 @@ async def test_orders_that_a_new_journal_adopts_after_the_first_was_lost(tmp_pat
         await asyncio.to_thread(shutil.rmtree, here.path.parent)
         async with (
             SqliteJournal(
-                tmp_path / "new.db", state_folder=tmp_path / "state", clock=here.clock, second_journal=WORD
+                tmp_path / "new.db",
+                state_folder=tmp_path / "state",
+                testing=Testing(now=here.clock),
+                second_journal=WORD,
             ) as journal,
-            Outbox(here.payments, journal, now=here.clock, settles=False) as outbox,
+            Outbox(
+                here.payments, journal, testing=Testing(now=here.clock), worker=WorkerSettings(settles=False)
+            ) as outbox,
         ):
             for number in range(COUNT + 1):
                 try:
@@ -183,7 +213,7 @@ async def test_orders_that_a_new_journal_adopts_after_the_first_was_lost(tmp_pat
                     entry = await outbox.put(payout(number), adoption=WORD)
                     assert entry.state in {"unknown", "accepted"}  # that list may have come meanwhile
             for _ in range(_MOST):
-                await reconcile(here.payments, journal, "outbox", clock=here.clock, sleep=here.sleep)
+                await reconcile(here.payments, journal, "outbox", testing=Testing(now=here.clock, sleep=here.sleep))
                 parked = [entry.request_id async for entry in journal.entries("outbox", "parked")]
                 if parked:
                     await send_again_all(journal, parked, "A. Clerk", "no list shows it")

@@ -15,13 +15,14 @@ import pytest
 from bulk.worlds import BATCH, payout, payouts, session
 from outbox.desks import A_MINUTE, desk, until
 
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunSettings, run_batch
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import SqliteJournal, State
 from payments_async.journal.contract import SharedRate
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.outbox._brakes import Backoff
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import Testing
 
 NEXT_YEAR = 0.00001  # orders a second: after the first one, none in this test
 SOME = 40
@@ -41,7 +42,7 @@ async def process(sandbox: Sandbox, folder: Path, rate: float | None = None) -> 
     async with (
         SqliteJournal(folder / "journal.db") as journal,
         session(sandbox) as payments,
-        Outbox(payments, journal, settles=False, rate=rate) as outbox,
+        Outbox(payments, journal, worker=WorkerSettings(settles=False), rate=rate) as outbox,
     ):
         await until(lambda: is_at_work(outbox), True)
         yield Process(journal, outbox)
@@ -76,9 +77,9 @@ async def is_overruled(one: Process) -> bool:
 
 async def test_a_batch_at_a_rate(tmp_path: Path) -> None:
     """Each order has its turn: the last one of 40 at 200 a second comes 39 turns after the first, or later."""
-    async with desk(tmp_path, outbox={"works": False, "settles": False}) as here:
+    async with desk(tmp_path, outbox={"worker": None}) as here:
         begun = time.monotonic()
-        done = await run_batch(here.payments, here.journal, BATCH, payouts(SOME), rate=200.0)
+        done = await run_batch(here.payments, here.journal, BATCH, payouts(SOME), settings=RunSettings(rate=200.0))
         assert (SOME - 1) / 200.0 <= time.monotonic() - begun
         assert SOME == done.counts[State.ACCEPTED]
         await here.check(SOME)
@@ -111,10 +112,10 @@ async def test_a_rate_that_is_no_limit_costs_no_turns(tmp_path: Path) -> None:
     points: list[str] = []
     async with (
         Sandbox() as sandbox,
-        SqliteJournal(tmp_path / "journal.db", crash_at=points.append) as journal,
+        SqliteJournal(tmp_path / "journal.db", testing=Testing(crash_at=points.append)) as journal,
         session(sandbox) as payments,
     ):
-        await run_batch(payments, journal, BATCH, payouts(SOME), rate=math.inf)
+        await run_batch(payments, journal, BATCH, payouts(SOME), settings=RunSettings(rate=math.inf))
     assert [] == [point for point in points if point.startswith("reserve_turns")]
 
 
@@ -233,8 +234,8 @@ def test_a_failure_that_is_no_wish_for_a_pause() -> None:
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, "fast"])
 async def test_what_is_no_rate(tmp_path: Path, rate: float) -> None:
     """Is refused before anything is done."""
-    async with desk(tmp_path, outbox={"works": False, "settles": False}) as here:
+    async with desk(tmp_path, outbox={"worker": None}) as here:
         with pytest.raises((ValueError, TypeError), match="rate"):
             Outbox(here.payments, here.journal, rate=rate)
         with pytest.raises((ValueError, TypeError), match="rate"):
-            await run_batch(here.payments, here.journal, BATCH, payouts(1), rate=rate)
+            await run_batch(here.payments, here.journal, BATCH, payouts(1), settings=RunSettings(rate=rate))

@@ -14,7 +14,7 @@ from outbox.desks import A_MINUTE, Desk, ids
 from psycopg import sql
 
 from payments_async.journal import JournalUnavailable, PostgresJournal, SqliteJournal
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
 
@@ -46,7 +46,7 @@ async def test_a_server_that_does_not_answer() -> None:
         Sandbox() as sandbox,
         PostgresJournal(dsn, schema=schema) as journal,
         session(sandbox) as payments,
-        Outbox(payments, journal, settles=False) as outbox,
+        Outbox(payments, journal, worker=WorkerSettings(settles=False)) as outbox,
     ):
         here = Desk(sandbox, payments, journal, outbox)
         await outbox.pay(payout(0), timeout=A_MINUTE)

@@ -21,8 +21,9 @@ from payments_async import CollectionOrder, MobileMoneyWallet
 from payments_async.bulk import Fuse
 from payments_async.journal import OrdersDiffer, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
-from payments_async.outbox import Outbox
-from payments_async.sandbox import Fault, Sandbox
+from payments_async.outbox import Outbox, WorkerSettings
+from payments_async.sandbox import Fault, Sandbox, SandboxServer
+from payments_async.testing import Testing
 
 
 async def test_an_order_is_paid(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ async def test_orders_put_while_it_is_paused(tmp_path: Path) -> None:
         desk(tmp_path) as here,
         SqliteJournal(tmp_path / "journal.db") as journal,
         session(here.sandbox) as payments,
-        Outbox(payments, journal, works=False) as counter,
+        Outbox(payments, journal, worker=WorkerSettings(sends=False)) as counter,
     ):
         await here.outbox.pause("Ann", "lunch")
         await here.outbox.pause("Ben", "the second reason")
@@ -211,7 +212,7 @@ async def test_orders_put_while_the_service_is_down(tmp_path: Path) -> None:
             for number in range(5):
                 await outbox.put(payout(number))
         await until(lambda: _is_well(outbox), False)
-        async with Sandbox(port=port) as sandbox:
+        async with Sandbox(server=SandboxServer(port=port)) as sandbox:
             entries = await asyncio.gather(*(outbox.pay(payout(number), timeout=A_MINUTE) for number in range(5)))
             assert {"accepted"} == {entry.state for entry in entries}
             assert ids(range(5)) == await _sorted(sandbox)
@@ -318,9 +319,9 @@ async def test_an_order_that_is_not_to_go_before_a_moment(tmp_path: Path) -> Non
 
     async with (
         Sandbox() as sandbox,
-        SqliteJournal(tmp_path / "journal.db", clock=clock) as journal,
+        SqliteJournal(tmp_path / "journal.db", testing=Testing(now=clock)) as journal,
         session(sandbox) as payments,
-        Outbox(payments, journal, now=clock) as outbox,
+        Outbox(payments, journal, testing=Testing(now=clock)) as outbox,
     ):
         with pytest.raises(ValueError, match="time zone"):
             await outbox.put(payout(0), not_before=datetime(2026, 11, 23))  # noqa: DTZ001
@@ -361,7 +362,7 @@ async def test_single_orders_beside_a_batch(tmp_path: Path) -> None:
         desk(tmp_path, outbox={"concurrency": 5}) as here,
         SqliteJournal(tmp_path / "journal.db") as journal,
         session(here.sandbox) as payments,
-        Outbox(payments, journal, works=False) as counter,
+        Outbox(payments, journal, worker=WorkerSettings(sends=False)) as counter,
     ):
         here.sandbox.chaos({Fault.SLOW: 1.0}, seconds=0.005)
         await here.outbox.put_batch("bonus", [payout(number) for number in range(size)])
@@ -452,13 +453,13 @@ async def test_an_outbox_that_was_renamed(tmp_path: Path, caplog: pytest.LogCapt
     async with desk(tmp_path, outbox={"settles": False}) as here:
         await here.outbox.pause("Ann", "lunch")
         await here.outbox.put(payout(0))
-        async with Outbox(here.payments, here.journal, "withdrawals", settles=False):
+        async with Outbox(here.payments, here.journal, "withdrawals", worker=WorkerSettings(settles=False)):
             assert "the journal holds outbox, where 1 orders wait" in caplog.text
 
 
 async def test_an_order_that_ends_and_leaves_for_an_archive_while_it_is_waited_for(tmp_path: Path) -> None:
     """Whoever waits is told how it ended, and hears of no unknown order."""
-    async with desk(tmp_path, outbox={"works": False, "settles": False}) as here:
+    async with desk(tmp_path, outbox={"worker": None}) as here:
         journal = here.journal
         await journal.open_run("file", (await journal.run("outbox")).identity)
         await journal.load("file", [payout(0)], owner="loader")

@@ -16,11 +16,11 @@ from journal.conftest import KINDS
 from outbox.desks import A_MINUTE, Desk, ids
 
 from payments_async import InvalidOrder, OutcomeUnknown
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunSettings, run_batch
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import SqliteJournal, State
 from payments_async.journal._machine import _departures
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
 
 
@@ -33,7 +33,7 @@ async def shop(folder: Path) -> AsyncIterator[Desk]:
             serving(receiver, port=0) as (host, port),
             Sandbox(processing_delay=0.0, ipn_url=f"http://{host}:{port}/ipn") as sandbox,
             session(sandbox) as payments,
-            Outbox(payments, journal, receiver=receiver, concurrency=1, settles=False) as outbox,
+            Outbox(payments, journal, concurrency=1, worker=WorkerSettings(settles=False)) as outbox,
         ):
             yield Desk(sandbox, payments, journal, outbox)
 
@@ -164,8 +164,8 @@ async def test_a_batch_that_another_process_goes_on_with(tmp_path: Path, kind: s
             stop = asyncio.Event()
             stop.set()
             orders = [payout(number) for number in range(3)]
-            await run_batch(here, journal, "batch", orders, stop=stop, look_first="never")
-            await run_batch(other, journal, "batch", orders, look_first="never")
+            await run_batch(here, journal, "batch", orders, stop=stop, settings=RunSettings(look_first="never"))
+            await run_batch(other, journal, "batch", orders, settings=RunSettings(look_first="never"))
             assert ids(range(3)) == [execution.request_id for execution in sandbox.ledger]
             assert {1} == {entry.attempt async for entry in journal.entries()}
     finally:

@@ -10,7 +10,7 @@ import pytest
 from bulk.worlds import payout, session
 from outbox.waiting import OUTBOX, Waiting, waiting
 
-from payments_async.bulk import reconcile
+from payments_async.bulk import ReconcileSettings, reconcile
 from payments_async.journal import Signal, SqliteJournal, State
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._settling import Settler
@@ -363,7 +363,7 @@ async def test_an_order_that_is_being_sent_is_left_to_its_own_answer(tmp_path: P
             permit = await here.journal.permit(chunk, claimed)
             assert isinstance(permit, Permit)
             accepted = await here.payments.payouts.send(payout(0))
-            await reconcile(here.payments, here.journal, interval=0.0)
+            await reconcile(here.payments, here.journal, settings=ReconcileSettings(interval=0.0))
             assert {"sending": 1, "unknown": 1} == await here.states()
             outcome = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=accepted.transaction_id)
             await here.journal.record(outcome)

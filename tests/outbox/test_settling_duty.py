@@ -17,6 +17,7 @@ from outbox.waiting import OUTBOX, Waiting, waiting
 from payments_async.journal import SqliteJournal, State
 from payments_async.outbox._settling import Settler
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import Testing
 
 TESTS = Path(__file__).parent.parent
 
@@ -60,8 +61,8 @@ async def test_one_settles_for_all_and_the_next_when_it_stops(tmp_path: Path) ->
     """Two run on one journal: one of them asks the service. Once that one is gone, the other does."""
     async with (
         waiting(tmp_path) as here,
-        SqliteJournal(tmp_path / "journal.db", clock=here.now) as first,
-        SqliteJournal(tmp_path / "journal.db", clock=here.now) as second,
+        SqliteJournal(tmp_path / "journal.db", testing=Testing(now=here.now)) as first,
+        SqliteJournal(tmp_path / "journal.db", testing=Testing(now=here.now)) as second,
     ):
         one, other = settler_of(here, first, "one"), settler_of(here, second, "other")
 
@@ -96,7 +97,7 @@ async def test_a_duty_that_was_lost_ends_the_work(tmp_path: Path) -> None:
 
         await until(is_here, here)
         await here.journal.leave_duty(f"settling {OUTBOX}", "here")
-        async with SqliteJournal(tmp_path / "journal.db", clock=here.now) as journal:
+        async with SqliteJournal(tmp_path / "journal.db", testing=Testing(now=here.now)) as journal:
             assert await journal.take_duty(f"settling {OUTBOX}", "another", lease=1e6)
             await until(is_gone, here)
         await until(is_here, here)
@@ -139,7 +140,10 @@ async def test_a_journal_that_is_closed_ends_it(tmp_path: Path) -> None:
 async def test_a_journal_that_is_held_for_a_while(tmp_path: Path) -> None:
     """Somebody else writes for minutes: that is said, and what waits is settled when the file is free again."""
     path = tmp_path / "journal.db"
-    async with waiting(tmp_path) as here, SqliteJournal(path, clock=here.now, busy_timeout=0.01) as journal:
+    async with (
+        waiting(tmp_path) as here,
+        SqliteJournal(path, testing=Testing(now=here.now), busy_timeout=0.01) as journal,
+    ):
         settler = settler_of(here, journal, "hindered")
         await lose_an_answer(here, 0)
 

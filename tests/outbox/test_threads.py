@@ -268,7 +268,7 @@ def test_a_thread_that_is_interrupted_within_a_statement(
 
     who = Credentials(app_key="key", app_password="password", user_id="user")
     payments, journal = PaymentsSession("http://127.0.0.1:1", who), PostgresJournal(shop.dsn, schema=shop.journal)
-    outbox = Outbox(payments, journal, works=False, settles=False)
+    outbox = Outbox(payments, journal, worker=None)
     with outbox.in_thread(journal, payments):
         with psycopg.connect(shop.dsn) as connection:
             connection.execute("SELECT 1")
@@ -305,7 +305,7 @@ def test_an_application_without_any_loop(tmp_path: Path) -> None:
     """It opens the outbox in a thread of its own, puts, looks, and cancels."""
     who = Credentials(app_key="key", app_password="password", user_id="user")
     payments, journal = PaymentsSession("http://127.0.0.1:1", who), SqliteJournal(tmp_path / "j.db")
-    outbox = Outbox(payments, journal, works=False, settles=False)
+    outbox = Outbox(payments, journal, worker=None)
     with pytest.raises(RuntimeError, match="outbox is not open"):
         outbox.put_sync(payout(0))
     with outbox.in_thread(journal, payments):

@@ -20,6 +20,7 @@ import sqlalchemy
 from bulk.worlds import payout, session
 from journal import postgres
 from journal.factories import in_outbox, permitted
+from nested import for_journal, for_outbox
 from outbox.banks import BALANCE, LIBRARIES, WORTH, Bank, BySqlalchemy, bank
 from outbox.desks import A_MINUTE, Desk, ids, until
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
@@ -40,7 +41,7 @@ from payments_async.journal import (
     TakeoverAuthorisation,
 )
 from payments_async.journal.contract import Outcome
-from payments_async.outbox import HandlerPolicy, Outbox
+from payments_async.outbox import HandlerPolicy, Outbox, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
 
 
@@ -70,7 +71,7 @@ async def service() -> AsyncIterator[Sandbox]:
 
 def journal_of(shop: Bank, **options: Any) -> PostgresJournal:
     """The journal beside it."""
-    return PostgresJournal(shop.dsn, schema=shop.journal, **options)
+    return PostgresJournal(shop.dsn, schema=shop.journal, **for_journal(options))
 
 
 @asynccontextmanager
@@ -79,7 +80,7 @@ async def desk(shop: Bank, service: Sandbox, **options: Any) -> AsyncIterator[De
     async with (
         journal_of(shop) as journal,
         session(service) as payments,
-        Outbox(payments, journal, **options) as outbox,
+        Outbox(payments, journal, **for_outbox(options)) as outbox,
     ):
         yield Desk(service, payments, journal, outbox)
 
@@ -100,7 +101,7 @@ async def test_an_order_of_a_committed_transaction_is_paid_once(shop: Bank, serv
 @pytest.mark.parametrize("fault", [None, Fault.LOST_AFTER])
 async def test_an_order_that_the_session_has_sent_by_itself(till: Bank, service: Sandbox, fault: Fault | None) -> None:
     """It is no part of a transaction: another process would take it from the tray, and send it once more."""
-    async with desk(till, service, works=False) as here:
+    async with desk(till, service, sends=False) as here:
         if fault is not None:
             service.script(fault, on="money")
         with suppress(OutcomeUnknown):
@@ -128,7 +129,7 @@ async def test_an_order_of_a_transaction_that_was_rolled_back_never_was(shop: Ba
 
 async def test_an_order_that_is_cancelled_before_it_is_taken(shop: Bank, service: Sandbox) -> None:
     """It leaves the tray and has ended, also for a transaction that puts it once more."""
-    async with desk(shop, service, works=False) as here:
+    async with desk(shop, service, sends=False) as here:
         async with shop.begin() as connection:
             await here.outbox.put(payout(0), connection=connection)
         entry = await here.outbox.cancel(payout(0).request_id, who="shop", why="the customer has left")
@@ -169,7 +170,7 @@ async def test_a_database_without_an_encoding(library: str) -> None:
 async def test_another_order_under_the_same_id_is_refused_before_anything_is_sent(shop: Bank, service: Sandbox) -> None:
     """Whether the first lies in the tray, was taken, or was put without a connection; the same one is its entry."""
     other = payout(0, amount=Decimal(7))
-    async with desk(shop, service, works=False) as here:
+    async with desk(shop, service, sends=False) as here:
         async with shop.begin() as connection:
             await here.outbox.put(payout(0), connection=connection)
             with pytest.raises(OrdersDiffer, match="stands for two different orders: amounts"):
@@ -192,7 +193,7 @@ async def test_another_order_under_the_same_id_is_refused_before_anything_is_sen
 
 async def test_an_id_that_differs_in_letters_alone_is_refused_in_that_statement(shop: Bank, service: Sandbox) -> None:
     """Wherever the first one is: in the tray, taken, or put without a connection. The debit is undone with it."""
-    async with desk(shop, service, works=False) as here:
+    async with desk(shop, service, sends=False) as here:
         for first, again in (("Voucher-17", "voucher-17"), ("\u00c9a-1", "\u00e9a-1")):
             one, other = (attrs.evolve(payout(0), request_id=request_id) for request_id in (first, again))
             async with shop.begin() as connection:
@@ -310,7 +311,7 @@ async def test_what_certainty_costs(till: Bank, service: Sandbox) -> None:
 
 async def test_who_waits_for_an_order_in_the_tray(till: Bank, service: Sandbox) -> None:
     """Hears of it as of any other: it is planned until then."""
-    async with desk(till, service, works=False) as here:
+    async with desk(till, service, sends=False) as here:
         async with till.begin() as connection:
             await here.outbox.put(payout(0), connection=connection)
         entry = await here.outbox.entry(payout(0).request_id)
@@ -366,7 +367,7 @@ async def test_nobody_is_told_what_somebody_looks_for(till: Bank, service: Sandb
 
 async def test_one_of_those_who_put_at_the_same_time_notifies(till: Bank, service: Sandbox) -> None:
     """Who comes beside somebody who will notify does not, and waits for nobody; the next one does; all are sent."""
-    async with desk(till, service, works=False) as here, till.committing() as listening:
+    async with desk(till, service, sends=False) as here, till.committing() as listening:
         told: list[str] = []
         await listening.add_listener(till.journal, lambda *heard: told.append(heard[-1]))
         async with till.begin() as first:
@@ -387,15 +388,15 @@ async def test_an_order_that_cannot_be_taken(
     till: Bank, service: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Stays with its problem, which is shown; the others go on, and a person has the last word."""
-    async with desk(till, service, works=False):
+    async with desk(till, service, sends=False):
         pass  # the account's journal
     async with (
         SqliteJournal(tmp_path / "journal.db", second_journal=_TWO) as file,
         session(service) as payments,
-        Outbox(payments, file, works=False) as first,
+        Outbox(payments, file, worker=WorkerSettings(sends=False)) as first,
     ):
         await first.put(payout(0))
-    async with desk(till, service, works=False) as here:
+    async with desk(till, service, sends=False) as here:
         async with till.begin() as connection:
             for number in range(3):
                 await here.outbox.put(payout(number), connection=connection)
@@ -427,7 +428,7 @@ async def test_an_order_that_cannot_be_taken(
 
 async def test_what_could_not_be_taken_is_tried_again(till: Bank, service: Sandbox) -> None:
     """When somebody begins to work: what hindered may be over."""
-    async with desk(till, service, works=False) as here:
+    async with desk(till, service, sends=False) as here:
         async with till.begin() as connection:
             await here.outbox.put(payout(0), connection=connection)
         till.do("UPDATE tray SET problem = 'written by a newer version'")
@@ -442,7 +443,7 @@ async def _count_lists(journal: PostgresJournal) -> int:
 
 async def test_a_database_that_was_copied(till: Bank, service: Sandbox) -> None:
     """May have sent what lies in its tray: it waits for a person, with the rest."""
-    async with desk(till, service, works=False) as here, till.begin() as connection:
+    async with desk(till, service, sends=False) as here, till.begin() as connection:
         await here.outbox.put(payout(0), connection=connection)
     copy = PostgresJournal(postgres.copied(), schema=till.journal)
     async with copy, session(service) as payments, Outbox(payments, copy) as outbox:
@@ -525,7 +526,7 @@ async def test_two_processes_with_one_change(till: Bank, service: Sandbox) -> No
         journal_of(till) as journal,
         session(service) as payments,
     ):
-        other = Outbox(payments, journal, works=False, settles=False, policy=policy)
+        other = Outbox(payments, journal, worker=None, policy=policy)
         for outbox in (here.outbox, other):
 
             @outbox.on(State.ACCEPTED, within=till.begin, name="credit")
@@ -663,7 +664,7 @@ async def test_processes_that_are_killed(till: Bank, service: Sandbox) -> None:
     """Whenever that is: each debit has its order and each acceptance its credit, once, and no order is sent twice."""
     who = (service.base_url, service.app_key, service.app_password, service.user_id)
     command = [sys.executable, str(Path(__file__).with_name("bank_process.py")), till.dsn, till.schema, *who]
-    async with desk(till, service, works=False, settles=False):
+    async with desk(till, service, worker=None):
         pass  # makes the journal
     for life in range(_LIVES):
         process = await asyncio.create_subprocess_exec(

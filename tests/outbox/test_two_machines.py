@@ -13,7 +13,7 @@ from outbox.desks import A_MINUTE, ids
 
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import Entry, PostgresJournal, State
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
 
 
@@ -37,7 +37,7 @@ async def test_what_one_machine_was_told_another_one_hears(machines: list[Postgr
         receiver = Receiver(two, senders=["127.0.0.1"])
         async with (
             serving(receiver, port=0) as (host, port),
-            Outbox(payments, one, settles=False) as outbox,
+            Outbox(payments, one, worker=WorkerSettings(settles=False)) as outbox,
         ):
             sandbox.ipn_url = f"http://{host}:{port}/ipn"
             assert State.ACCEPTED is (await outbox.pay(payout(0), timeout=A_MINUTE)).state
@@ -52,9 +52,9 @@ async def test_what_one_machine_puts_another_one_sends(machines: list[PostgresJo
     async with Sandbox() as sandbox, one, two, session(sandbox) as payments, session(sandbox) as others:
         sandbox.script(Fault.SLOW, on="money", seconds=0.2)
         told: asyncio.Queue[Entry] = asyncio.Queue()
-        putting = Outbox(payments, one, works=False, settles=False)
+        putting = Outbox(payments, one, worker=None)
         putting.on(State.ACCEPTED)(told.put)
-        async with putting, Outbox(others, two, settles=False) as working:
+        async with putting, Outbox(others, two, worker=WorkerSettings(settles=False)) as working:
             paid = await asyncio.gather(
                 *(outbox.pay(payout(number), timeout=A_MINUTE) for outbox in (putting, working) for number in range(20))
             )

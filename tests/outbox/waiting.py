@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 from bulk.worlds import payout, session
+from nested import for_sandbox
 
 from payments_async import OutcomeUnknown, PaymentsSession, PayoutOrder
 from payments_async.journal import Journal, Signal, SqliteJournal
@@ -18,6 +18,7 @@ from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._settling import Settler
 from payments_async.sandbox import ManualClock, Quirks, Sandbox
+from payments_async.testing import Testing
 
 OUTBOX = "shop"
 Attempt = Callable[[Chunk, ClaimedOrder], Awaitable[None]]
@@ -113,9 +114,9 @@ async def waiting(
     plain: dict[str, Any] = {"clock": now, "ticks": now, "sleep": clock.sleep, "chance": lambda: 0.5}
     async with AsyncExitStack() as stack:
         asked = {"clock": clock, "processing_delay": 86_400.0} | settings
-        sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **asked))
-        make = partial(SqliteJournal, folder / "journal.db") if opens is None else opens
-        journal = await stack.enter_async_context(make(clock=now))
+        sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **for_sandbox(asked)))
+        held = SqliteJournal(folder / "journal.db", testing=Testing(now=now)) if opens is None else opens(clock=now)
+        journal = await stack.enter_async_context(held)
         payments = await stack.enter_async_context(session(sandbox))
         yield Waiting(
             sandbox,

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from nested import for_sandbox
 from sandbox.calls import Caller, Inbox
 
 from payments_async.sandbox import ManualClock, Quirks, Sandbox
@@ -43,7 +44,7 @@ async def opened(stack: AsyncExitStack, ipn_url: str) -> Open:
 
     async def open_(*, login: bool = True, quirks: dict[str, Any] | None = None, **settings: Any) -> Caller:
         settings = {"clock": ManualClock(), "ipn_url": ipn_url} | settings
-        sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **settings))
+        sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **for_sandbox(settings)))
         caller = Caller(sandbox, await stack.enter_async_context(aiohttp.ClientSession()))
         if login:
             await caller.login()

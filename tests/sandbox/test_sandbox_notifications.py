@@ -92,7 +92,7 @@ async def test_an_inbox_that_fails_twice(caller: Caller, sandbox: Sandbox, inbox
 async def test_an_inbox_that_never_answers_200(opened: Any, inbox: Inbox) -> None:
     """The sender gives up, and the transaction is never marked as answered."""
     inbox.statuses = [500] * 9
-    caller = await opened(ipn_attempts=3)
+    caller = await opened(attempts=3)
     await caller.pay()
     await caller.sandbox.settle()
     assert 3 == len(inbox.bodies)
@@ -102,7 +102,7 @@ async def test_an_inbox_that_never_answers_200(opened: Any, inbox: Inbox) -> Non
 @pytest.mark.slow
 async def test_a_wait_between_two_tries_has_an_end(opened: Any) -> None:
     """However often it was tried: who comes back after a long time hears of it soon."""
-    caller = await opened(ipn_url="http://127.0.0.1:9/ipn", ipn_attempts=1200, ipn_wait_max=0.8)
+    caller = await opened(ipn_url="http://127.0.0.1:9/ipn", attempts=1200, wait_max=0.8)
     await caller.pay()
     await caller.sandbox.settle()
     tries = [delivery.at for delivery in caller.sandbox.deliveries]
@@ -112,7 +112,7 @@ async def test_a_wait_between_two_tries_has_an_end(opened: Any) -> None:
 
 async def test_an_inbox_that_is_not_there(opened: Any) -> None:
     """Deliveries without an answer have no status."""
-    caller = await opened(ipn_url="http://127.0.0.1:9/ipn", ipn_attempts=2)
+    caller = await opened(ipn_url="http://127.0.0.1:9/ipn", attempts=2)
     await caller.pay()
     await caller.sandbox.settle()
     assert [None, None] == [delivery.status for delivery in caller.sandbox.deliveries]
@@ -121,7 +121,7 @@ async def test_an_inbox_that_is_not_there(opened: Any) -> None:
 async def test_a_status_that_waits_for_the_answer(opened: Any, inbox: Inbox) -> None:
     """With the quirk an ended order shows as processing until its notification was answered 200."""
     inbox.statuses = [500]
-    caller = await opened(quirks={"final_after_answer": True}, ipn_wait_initial=100)
+    caller = await opened(quirks={"final_after_answer": True}, wait_initial=100)
     await caller.pay()
     await caller.sandbox.advance(50)
     assert ["r-1"] == await caller.listed(transactionStatus="PROCESSING")
@@ -226,7 +226,7 @@ async def test_an_ipn_url_that_is_set_later(opened: Any, inbox: Inbox, ipn_url: 
 
 async def test_many_notifications_at_once(opened: Any, inbox: Inbox) -> None:
     """All of them arrive, however few may be under way."""
-    caller = await opened(ipn_concurrency=2)
+    caller = await opened(concurrency=2)
     for number in range(50):
         await caller.pay(f"r-{number}")
     await caller.sandbox.settle()

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from sandbox.calls import PAYOUT, Caller, Inbox, payout, until
 
-from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox, Status, SystemClock
+from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox, SandboxServer, Status, SystemClock
 
 
 async def test_a_path_that_is_not_there(caller: Caller) -> None:
@@ -62,7 +62,7 @@ async def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
     """Opening fails, and leaves nothing behind."""
     taken = int(sandbox.base_url.rpartition(":")[2])
     with pytest.raises(OSError, match="address already in use"):
-        async with Sandbox(port=taken):
+        async with Sandbox(server=SandboxServer(port=taken)):
             pytest.fail("two servers on one port")
 
 
@@ -103,7 +103,7 @@ async def test_a_clock_that_cannot_be_moved(opened: Any) -> None:
 async def test_the_computers_clock(opened: Any, inbox: Inbox) -> None:
     """Orders end and notifications are tried again by themselves; settle waits for that."""
     inbox.statuses = [500]
-    caller = await opened(clock=None, processing_delay=0.01, ipn_wait_initial=0.01)
+    caller = await opened(clock=None, processing_delay=0.01, wait_initial=0.01)
     await caller.pay()
     await caller.sandbox.settle()
     assert ([0, 0], Status.SUCCESSFULL) == (inbox.codes, caller.sandbox.ledger[0].status)

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from nested import for_sandbox, for_session
 from session.wires import SECRET, Times, Wire, credentials
 
 from payments_async import PaymentsSession, RetryPolicy
@@ -49,7 +50,7 @@ async def opened(stack: AsyncExitStack, times: Times) -> Open:
             "clock": times.clock,
             "sleep": times.sleep,
         }
-        return await stack.enter_async_context(PaymentsSession(base_url, who, **(plain | settings)))
+        return await stack.enter_async_context(PaymentsSession(base_url, who, **for_session(plain | settings)))
 
     return open_
 
@@ -66,7 +67,7 @@ async def opened_sandbox(stack: AsyncExitStack) -> OpenSandbox:
 
     async def open_(quirks: dict[str, Any] | None = None, **settings: Any) -> Sandbox:
         settings = {"clock": ManualClock()} | settings
-        return await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **settings))
+        return await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **for_sandbox(settings)))
 
     return open_
 

@@ -32,6 +32,7 @@ from payments_async.bulk import run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import Testing
 
 SHORT = 1.0  # long enough to log in and to send, on any machine
 PLAIN = Dialect()
@@ -240,7 +241,7 @@ async def test_options_that_cannot_be_right(
 
 async def test_closing_waits_for_the_childs_calls(wire: Wire, times: Times) -> None:
     """And neither takes a further one, with the same words."""
-    payments = PaymentsSession(wire.base_url, SECRET, clock=times.clock, sleep=times.sleep)
+    payments = PaymentsSession(wire.base_url, SECRET, testing=Testing(clock=times.clock, sleep=times.sleep))
     child = payments.with_options(timeout=30.0)
     with pytest.raises(RuntimeError, match="is not open"):
         await child.payouts.send(payout())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from journal.postgres import place_for, started
+from nested import for_journal
 from psycopg import conninfo
 from simulation.machines import DISK, FILES, Machine
 from simulation.plans import Blow, Plan
@@ -86,7 +87,7 @@ class Database(Machine):
         """The journal of an application."""
         folder = self.state if not self._world.has("pg_machines") else self.state / f"of-{number or 0}"
         return PostgresJournal(
-            self._server.dsn, state_folder=None if self._world.has("pg_memory") else folder, **options
+            self._server.dsn, state_folder=None if self._world.has("pg_memory") else folder, **for_journal(options)
         )
 
     def begin(self) -> None:

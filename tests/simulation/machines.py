@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from nested import for_journal
 from simulation import clocks
 from simulation.disks import Disk
 
@@ -143,7 +144,9 @@ class Machine:
     def journal(self, number: int | None, **options: Any) -> Journal:
         """The journal of an application."""
         place = self.place if number is None else self._elsewhere.get(number, self.place)
-        return SqliteJournal(place, state_folder=self.state, second_journal=ANN if self._is_second else None, **options)
+        return SqliteJournal(
+            place, state_folder=self.state, second_journal=ANN if self._is_second else None, **for_journal(options)
+        )
 
     def bear(self, process: Process, number: int) -> None:
         """A process begins on this machine."""

@@ -23,7 +23,7 @@ from simulation.threads import crash_point
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async._values.tasks import TaskCancelled
-from payments_async.bulk import reconcile, run_batch, send_again
+from payments_async.bulk import BatchTerms, ReconcileSettings, RunSettings, reconcile, run_batch, send_again
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import (
     ApprovalRule,
@@ -40,8 +40,8 @@ from payments_async.journal import (
 )
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._sqlite import _journal
-from payments_async.outbox import HandlerPolicy, Outbox, _listening, _settling, _worker_pool
-from payments_async.sandbox import Fault, Quirks, Sandbox
+from payments_async.outbox import HandlerPolicy, Outbox, WorkerSettings, _listening, _settling, _worker_pool
+from payments_async.sandbox import Fault, Quirks, Redelivery, Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.networks import Network, Weather
 from payments_async.testing._simulation.processes import Process
@@ -182,7 +182,9 @@ class World:
             max_page_size=3 if self.has("small_pages") else 100,
             record_has_status=self.has("forgeries"),  # else none is found out that says the contrary of the truth
         )
-        async with Sandbox(quirks=quirks, seed=self.plan.seed, clock=_Clock(self.loop), ipn_attempts=50) as sandbox:
+        async with Sandbox(
+            quirks=quirks, seed=self.plan.seed, clock=_Clock(self.loop), redelivery=Redelivery(attempts=50)
+        ) as sandbox:
             ready.set_result(sandbox)
             await asyncio.Event().wait()
 
@@ -327,7 +329,14 @@ class World:
             await self._ask_for_approvals(journal)
             await enter(self.machine.tended(payments, journal, tends=number == 0))
             receiver = Receiver(journal, ["127.0.0.1"], confirm=payments if self.plan.confirms else None, policy=policy)
-            outbox = Outbox(payments, journal, NAME, concurrency=4, lease=30.0, policy=policy, grace=self.plan.grace)
+            outbox = Outbox(
+                payments,
+                journal,
+                NAME,
+                concurrency=4,
+                worker=WorkerSettings(lease=30.0, grace=self.plan.grace),
+                policy=policy,
+            )
             for one in range(self.plan.handlers):
                 outbox.on(*TOLD_OF, name=f"note {one}")(self._handler(f"note {one}"))
             host, port = await enter(serving(receiver, port=0))
@@ -514,11 +523,18 @@ class World:
                 try:
                     await self._ask_for_approvals(journal)
                     digest = await self._propose(journal, name, orders)
-                    progress = await run_batch(payments, journal, name, orders, source_digest=digest, concurrency=3)
+                    progress = await run_batch(
+                        payments,
+                        journal,
+                        name,
+                        orders,
+                        terms=BatchTerms(source_digest=digest),
+                        settings=RunSettings(concurrency=3),
+                    )
                     self.promised.update(order.request_id for order in orders)
                     if not progress.counts[State.PLANNED] and not self._open(progress):
                         break
-                    await reconcile(payments, journal, name, grace=self.plan.grace)
+                    await reconcile(payments, journal, name, settings=ReconcileSettings(grace=self.plan.grace))
                 except JournalError:
                     if self._knows(orders):
                         break

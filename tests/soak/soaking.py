@@ -20,7 +20,7 @@ from bulk.worlds import payout
 from payments_async import Credentials, Limits, PaymentsSession, RetryPolicy
 from payments_async.ipn import Receiver, TransactionEvent, serving
 from payments_async.journal import Entry, SqliteJournal, State
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, WorkerSettings
 
 ROUND = 250  # orders, 50 of them side by side
 
@@ -131,7 +131,7 @@ async def soak(
             )
         )  # fmt: skip
         # what never arrived is parked soon, or those orders would be open till the end
-        outbox = Outbox(payments, journal, receiver=receiver, grace=2.0)
+        outbox = Outbox(payments, journal, worker=WorkerSettings(grace=2.0))
 
         @outbox.on(*(state for state in State if state not in (State.PLANNED, State.SENDING)), name="told")
         async def told_of(_: Entry) -> None:

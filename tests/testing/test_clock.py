@@ -29,7 +29,7 @@ from payments_async.ipn import Receiver, TransactionSucceeded
 from payments_async.journal import SqliteJournal, State
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
-from payments_async.testing import VirtualClock, deliver, notification
+from payments_async.testing import Testing, VirtualClock, deliver, notification
 
 DAY = 86_400.0
 
@@ -156,7 +156,7 @@ async def test_a_handler_that_fails_for_a_day(payments_clock: VirtualClock, paym
     """It is called again with growing pauses; after its last round the event is a dead letter, and replay heals it."""
     rounds: list[float] = []
     broken = True
-    async with Receiver(payments_journal, ["127.0.0.1"], clock=payments_clock.time) as receiver:
+    async with Receiver(payments_journal, ["127.0.0.1"], testing=Testing(now=payments_clock.time)) as receiver:
 
         @receiver.on(TransactionSucceeded)
         async def book(_: TransactionSucceeded) -> None:
@@ -257,12 +257,16 @@ async def test_a_clock_of_ones_own(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with VirtualClock() as clock, Sandbox(clock=clock) as sandbox:
         credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-        journal = SqliteJournal(tmp_path / "journal.sqlite", state_folder=tmp_path / "state", clock=clock.time)
+        journal = SqliteJournal(
+            tmp_path / "journal.sqlite", state_folder=tmp_path / "state", testing=Testing(now=clock.time)
+        )
         clock.watch(journal)
         async with (
-            PaymentsSession(sandbox.base_url, credentials, clock=clock.monotonic, now=clock.time) as session,
+            PaymentsSession(
+                sandbox.base_url, credentials, testing=Testing(clock=clock.monotonic, now=clock.time)
+            ) as session,
             journal,
-            Outbox(session, journal, now=clock.time) as outbox,
+            Outbox(session, journal, testing=Testing(now=clock.time)) as outbox,
         ):
             began = clock.monotonic()
             await outbox.put(order())
@@ -300,7 +304,7 @@ async def test_pages_of_a_list_that_are_under_way(payments_clock: VirtualClock) 
     with elsewhere() as sandbox:
         credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
         async with PaymentsSession(
-            sandbox.base_url, credentials, clock=payments_clock.monotonic, now=payments_clock.time
+            sandbox.base_url, credentials, testing=Testing(clock=payments_clock.monotonic, now=payments_clock.time)
         ) as session:
 
             async def read() -> int:

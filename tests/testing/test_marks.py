@@ -6,16 +6,18 @@ import pytest
 
 from payments_async import Dialect, PaymentsSession
 from payments_async.journal import SqliteJournal
-from payments_async.outbox import Fuse, Outbox
-from payments_async.sandbox import Quirks, Sandbox
+from payments_async.outbox import Fuse, Outbox, WorkerSettings
+from payments_async.sandbox import Quirks, Sandbox, SandboxAccount
 
-pytestmark = pytest.mark.payments_sandbox(quirks=Quirks(created_on="iso"), balance=7, currency="KES")
+pytestmark = pytest.mark.payments_sandbox(
+    quirks=Quirks(created_on="iso"), account=SandboxAccount(balance=Decimal(7), currency="KES")
+)
 
 
-@pytest.mark.payments_sandbox(currency="TZS")
+@pytest.mark.payments_sandbox(account=SandboxAccount(balance=Decimal(8)))
 async def test_a_mark_of_the_test_and_one_of_its_module(payments_sandbox: Sandbox) -> None:
     """What the test says counts more than what its module says; the rest of that stays."""
-    assert (7, "iso") == (payments_sandbox.balance, payments_sandbox.quirks.created_on)
+    assert (8, "iso") == (payments_sandbox.balance, payments_sandbox.quirks.created_on)
 
 
 @pytest.mark.payments_session(dialect=Dialect(authorization_scheme="Bearer"))
@@ -26,7 +28,7 @@ async def test_a_session_in_another_dialect(payments_session: PaymentsSession) -
     assert "KES" == account.currency
 
 
-@pytest.mark.payments_outbox(name="refunds", works=False, fuse=Fuse(max_per_day=Decimal(1000)))
+@pytest.mark.payments_outbox(name="refunds", worker=WorkerSettings(sends=False), fuse=Fuse(max_per_day=Decimal(1000)))
 async def test_an_outbox_that_only_takes_orders(payments_outbox: Outbox, payments_journal: SqliteJournal) -> None:
     """Its settings are those of ``Outbox``; the journal is the one of the test."""
     assert ("refunds", True) == (payments_outbox.name, payments_outbox.journal is payments_journal)

@@ -12,7 +12,9 @@ from payments_async.bulk import (
     Fuse,
     Guess,
     Plan,
+    ReconcileSettings,
     Reconciliation,
+    RunSettings,
     plan,
     read_batch,
     reconcile,
@@ -40,12 +42,14 @@ async def run(payments: PaymentsSession, path: Path, orders: Iterable[PayoutOrde
         for state in progress.counts:
             assert_type(state, State)
         progress.counts["accepted"]  # E: a text is no state
-        await run_batch(payments, journal, "payroll", orders, concurrency=5)
+        await run_batch(payments, journal, "payroll", orders, settings=RunSettings(concurrency=5))
         await run_batch(payments, journal, "payroll", orders, 5)  # E: by keyword
         await run_batch(payments, "payroll", orders)  # E: no journal
         await run_batch(payments, journal, "payroll", [1, 2])  # E: numbers are no orders
         await plan(payments, batch, journal)  # E: by keyword
-        assert_type(await reconcile(payments, journal, "payroll", grace=0.0), Reconciliation)
+        assert_type(
+            await reconcile(payments, journal, "payroll", settings=ReconcileSettings(grace=0.0)), Reconciliation
+        )
 
 
 async def looked_into(journal: Journal) -> None:

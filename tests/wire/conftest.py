@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from nested import for_session
 from session.wires import SECRET, Times, Wire
 
 from payments_async import PaymentsSession, RetryPolicy
@@ -32,6 +33,6 @@ async def opened(stack: AsyncExitStack, wire: Wire) -> Open:
     async def open_(**settings: Any) -> PaymentsSession:
         times = Times()
         plain: dict[str, Any] = {"retry": RetryPolicy(attempts=1), "clock": times.clock, "sleep": times.sleep}
-        return await stack.enter_async_context(PaymentsSession(wire.base_url, SECRET, **(plain | settings)))
+        return await stack.enter_async_context(PaymentsSession(wire.base_url, SECRET, **for_session(plain | settings)))
 
     return open_

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aioresponses import CallbackResult, aioresponses
+from nested import for_session
 from session.wires import SECRET, Times
 from wire.orders import collection, payout
 from yarl import URL
@@ -83,7 +84,7 @@ def faked() -> Iterator[aioresponses]:
 def session(times: Times, **settings: Any) -> PaymentsSession:
     """A session that tries twice: a refused token is told only by the second 401."""
     plain: dict[str, Any] = {"retry": RetryPolicy(attempts=2), "clock": times.clock, "sleep": times.sleep}
-    return PaymentsSession(BASE, SECRET, **(plain | settings))
+    return PaymentsSession(BASE, SECRET, **for_session(plain | settings))
 
 
 def answer(faked: aioresponses, method: str, path: str, vector: dict[str, Any]) -> None:

@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 import aiohttp
 import pytest
+from nested import for_session
 from session.wires import SECRET, Wire, accept_everything, reply
 from wire.conftest import Open
 from wire.orders import payout
 
-from payments_async import Dialect, Limits, PaymentsSession, RetryPolicy
+from payments_async import Connection, Dialect, Limits, PaymentsSession, RetryPolicy
 from payments_async.bulk import Fuse
 
 
@@ -129,7 +130,7 @@ def test_an_argument_of_a_session_that_cannot_be(name: str) -> None:
     """It is refused before the session is opened, by its name and with the way it is written."""
     arguments: dict[str, Any] = {"credentials": SECRET} | {name: ARGUMENTS[name]}
     with pytest.raises(TypeError, match=rf"^{name}: expected"):
-        PaymentsSession("https://payments.test", **arguments)
+        PaymentsSession("https://payments.test", **for_session(arguments))
 
 
 @pytest.mark.parametrize("seconds", ["60", -1, True, math.nan])
@@ -152,19 +153,23 @@ def test_tls_that_is_not_verified() -> None:
     """There is no way to leave it out by accident."""
     wrong: Any = False
     with pytest.raises(TypeError, match=r"^ssl: expected an ssl\.SSLContext"):
-        PaymentsSession("https://payments.test", SECRET, ssl=wrong)
-    PaymentsSession("https://payments.test", SECRET, ssl=ssl.create_default_context())
+        PaymentsSession("https://payments.test", SECRET, connection=Connection(ssl=wrong))
+    PaymentsSession("https://payments.test", SECRET, connection=Connection(ssl=ssl.create_default_context()))
 
 
 async def test_a_context_that_does_not_verify() -> None:
     """It is refused as well, ours or that of a client that was brought."""
     with pytest.raises(ValueError, match=r"^ssl: the context does not verify"):
-        PaymentsSession("https://payments.test", SECRET, ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        PaymentsSession(
+            "https://payments.test", SECRET, connection=Connection(ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        )
     for wrong in (False, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=wrong)) as http:
             with pytest.raises(ValueError, match=r"^http: its connector does not verify"):
-                PaymentsSession("https://payments.test", SECRET, http=http)
-            PaymentsSession("https://payments.test", SECRET, http=http, ssl=ssl.create_default_context())
+                PaymentsSession("https://payments.test", SECRET, connection=Connection(http=http))
+            PaymentsSession(
+                "https://payments.test", SECRET, connection=Connection(http=http, ssl=ssl.create_default_context())
+            )
 
 
 @pytest.mark.parametrize(

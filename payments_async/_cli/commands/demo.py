@@ -20,7 +20,7 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.live_view import LiveView
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.bulk import report, sample_payroll
-from payments_async.ipn import Receiver, serving
+from payments_async.ipn import Receiver, ReceiverSettings, serving
 from payments_async.journal import JournalError, SqliteJournal
 
 _HOST = "127.0.0.1"
@@ -151,7 +151,9 @@ async def _carry_out(screen: Screen, setup: DemoSetup, folder: DemoFolder, state
     folder.note(state)  # from now on the folder is known to be ours
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(SqliteJournal(folder.journal, state_folder=None))
-        receiver = Receiver(journal, senders=[_HOST], path_token=state.token, owner="payments-async demo")
+        receiver = Receiver(
+            journal, senders=[_HOST], path_token=state.token, settings=ReceiverSettings(owner="payments-async demo")
+        )
         try:
             _, port = await stack.enter_async_context(serving(receiver, _HOST, state.port))
         except OSError as error:

@@ -10,7 +10,7 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.faults import SECONDS, FaultLevel, rates, spelling
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.signals import on_signals
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Redelivery, Sandbox, SandboxAccount, SandboxServer
 
 _LONGEST_WAIT = 2.0  # seconds between two tries at a notification: whoever comes back hears of everything soon
 
@@ -33,16 +33,12 @@ async def sandbox(
     """Run the simulated service until stopped, with its control interface at /_sandbox/. Its money is made up."""
     try:
         service = Sandbox(
-            port=port,
-            host=host,
-            prefix=prefix,
+            server=SandboxServer(port=port, host=host, prefix=prefix),
             seed=seed,
             quirks=spelling(faults, seed),
             ipn_url=ipn_url,
-            ipn_attempts=ipn_attempts,
-            ipn_wait_max=_LONGEST_WAIT,
-            balance=Decimal(balance),
-            currency=currency,
+            redelivery=Redelivery(attempts=ipn_attempts, wait_max=_LONGEST_WAIT),
+            account=SandboxAccount(balance=Decimal(balance), currency=currency),
             processing_delay=processing_delay,
             fast=fast,
         )

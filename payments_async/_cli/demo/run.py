@@ -18,7 +18,7 @@ from payments_async._cli.live_view import LiveView
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen
 from payments_async._cli.signals import draining
-from payments_async.bulk import reconcile, run_batch
+from payments_async.bulk import BatchTerms, ReconcileSettings, RunSettings, reconcile, run_batch
 from payments_async.journal import UNSETTLED, Entry, Journal, Signal, SqliteJournal, State
 
 _SAID_BY = {"answer": "answer", "notification": "notification", "evidence": "list"}
@@ -254,12 +254,10 @@ class DemoRun:
             self.journal,
             BATCH,
             self.setup.orders,
-            concurrency=self.setup.chosen.concurrency,
+            settings=RunSettings(concurrency=self.setup.chosen.concurrency, lease=_LEASE, patience=_PATIENCE),
             progress=self.view,
             stop=stop,
-            lease=_LEASE,
-            patience=_PATIENCE,
-            source_digest=self.setup.digest,
+            terms=BatchTerms(source_digest=self.setup.digest),
         )
         self.rate = progress.sent / progress.seconds if progress.seconds else 0.0
         if progress.stopped is not None and not stop.is_set() and not await self.service.is_there():
@@ -279,10 +277,18 @@ class DemoRun:
         self.view.doing("reconciling: the lists are asked for what no notification told")
         until = time.monotonic() + _LOOKS
         while not stop.is_set():
-            await reconcile(self.payments, self.journal, BATCH, grace=_GRACE, interval=_PAUSE)
+            await reconcile(
+                self.payments, self.journal, BATCH, settings=ReconcileSettings(grace=_GRACE, interval=_PAUSE)
+            )
             counts = (await self.journal.progress(BATCH)).counts
             if not counts[State.UNKNOWN] + counts[State.ACCEPTED] or time.monotonic() > until:
                 break
             await asyncio.sleep(_PAUSE)
         # nobody is told of a reversal
-        await reconcile(self.payments, self.journal, BATCH, grace=_GRACE, interval=_PAUSE, reversals=True)
+        await reconcile(
+            self.payments,
+            self.journal,
+            BATCH,
+            settings=ReconcileSettings(grace=_GRACE, interval=_PAUSE),
+            reversals=True,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import psycopg
 
 from payments_async._values.amounts import amount_text
 from payments_async._values.request_ids import plain_id
+from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async._wire.bodies import write_order
 from payments_async._wire.orders import Order
 from payments_async.journal._engine._journal import Journal
@@ -64,10 +65,9 @@ class PostgresJournal(Journal):
             also where something in between still answers for it.
         allow_unsafe: Also a server whose ``fsync`` or ``full_page_writes`` is off, which may forget after a power cut
             what it sent: for tests.
-        clock: Gives Unix seconds in place of the database's clock, for tests of leases.
         second_journal: Who says why the account has a second journal on this machine; kept. Otherwise an account has
             one, and orders of another are refused.
-        crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+        testing: Another clock in place of the database's, and points to die at, for tests.
 
     Attributes:
         is_new: Opening it has made it: it knows no earlier payment.
@@ -87,9 +87,8 @@ class PostgresJournal(Journal):
         busy_timeout: float = 10.0,
         statement_timeout: float = 60.0,
         allow_unsafe: bool = False,
-        clock: Callable[[], float] | None = None,
         second_journal: TakeoverAuthorisation | None = None,
-        crash_at: Callable[[str], None] | None = None,
+        testing: Testing = NOT_TESTING,
     ) -> None:
         if not is_whole(dsn):
             raise ValueError(
@@ -109,10 +108,10 @@ class PostgresJournal(Journal):
             busy_timeout=busy_timeout,
             statement_timeout=statement_timeout,
             is_unsafe_allowed=allow_unsafe,
-            clock=clock,
+            clock=testing.now,
             steps=self._steps,
         )
-        super().__init__(self._make, second_journal=second_journal, crash_at=crash_at)
+        super().__init__(self._make, second_journal=second_journal, crash_at=testing.crash_at)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self.place!r})"

@@ -8,13 +8,14 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
-from payments_async._values.checks import check_callable, check_number
+from payments_async._values.checks import check_instance, check_number
+from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._machine._memory import StateFolder
@@ -40,10 +41,9 @@ class SqliteJournal(Journal):
         path: The file; made, readable by its owner alone, if there is none. Not on a network file system.
         state_folder: In place of the user's; ``None`` keeps no memory outside of the journal's own folder.
         busy_timeout: Seconds to wait for another process before ``JournalLocked``.
-        clock: Gives Unix seconds in place of the database's clock, for tests of leases.
         second_journal: Who says why the account has a second journal on this machine; kept. Otherwise an account has
             one, and orders of another are refused.
-        crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+        testing: Another clock, and points to die at, for tests.
 
     Attributes:
         is_new: Opening it has made it: it knows no earlier payment.
@@ -57,16 +57,14 @@ class SqliteJournal(Journal):
         *,
         state_folder: str | Path | StateFolder | None = StateFolder.OF_USER,
         busy_timeout: float = 10.0,
-        clock: Callable[[], float] | None = None,
         second_journal: TakeoverAuthorisation | None = None,
-        crash_at: Callable[[str], None] | None = None,
+        testing: Testing = NOT_TESTING,
     ) -> None:
         if str(path) in ("", ":memory:"):
             raise ValueError("path: a journal in memory forgets what was sent; name a file")
         if "://" in str(path):  # not shown: a password may be in it
             raise ValueError("path: an address is no file; give it to journal_at, or to PostgresJournal")
-        if clock is not None:
-            check_callable("clock", clock, "a function that gives Unix seconds")
+        check_instance("testing", testing, Testing, "Testing(now=...)")
         check_number("busy_timeout", busy_timeout)
         self._path = Path(path)
         database = partial(
@@ -74,10 +72,10 @@ class SqliteJournal(Journal):
             self._path,
             state_folder=state_folder,
             busy_timeout=busy_timeout,
-            clock=time.time if clock is None else clock,
+            clock=testing.now or time.time,
             steps=self._steps,
         )
-        super().__init__(database, second_journal=second_journal, crash_at=crash_at)
+        super().__init__(database, second_journal=second_journal, crash_at=testing.crash_at)
         self._heard_at = 0.0  # by the clock of an event loop
 
     @classmethod

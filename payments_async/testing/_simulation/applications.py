@@ -43,7 +43,7 @@ from payments_async._wire.kinds import reference_of
 from payments_async.journal import FINAL, Entry, JournalError, SqliteJournal, State
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import _worker_pool
-from payments_async.sandbox import Execution, Fault, Quirks, Sandbox, Status
+from payments_async.sandbox import Execution, Fault, Quirks, Redelivery, Sandbox, Status
 from payments_async.testing._pays_once import Simulation
 from payments_async.testing._simulation.loops import START, SimulatedLoop
 from payments_async.testing._simulation.machine import simulate
@@ -230,7 +230,9 @@ class World:
         )
 
         async def serve() -> None:
-            async with Sandbox(quirks=quirks, seed=self.plan.seed, clock=_Clock(), ipn_attempts=50) as sandbox:
+            async with Sandbox(
+                quirks=quirks, seed=self.plan.seed, clock=_Clock(), redelivery=Redelivery(attempts=50)
+            ) as sandbox:
                 ready.set_result(sandbox)
                 await asyncio.Event().wait()
 

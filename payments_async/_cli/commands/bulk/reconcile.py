@@ -26,7 +26,7 @@ from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, telling
 from payments_async._cli.working import beside, working
-from payments_async.bulk import Reconciliation, SearchProgress, reconcile
+from payments_async.bulk import ReconcileSettings, Reconciliation, SearchProgress, reconcile
 from payments_async.journal import UNPAID, UNSETTLED, Journal, JournalError, Progress, Run, State
 
 _SETTLED_BY_LOOKING = (State.ACCEPTED, State.UNKNOWN)  # a parked one waits for a person
@@ -75,7 +75,12 @@ async def bulk_reconcile(
             f"orders; an order that is not found is looked for {list_scans} times, {interval:g} s apart"
         )
         look = partial(
-            reconcile, payments, held, name, grace=grace, list_scans=list_scans, interval=interval, reversals=reversals
+            reconcile,
+            payments,
+            held,
+            name,
+            settings=ReconcileSettings(grace=grace, list_scans=list_scans, interval=interval),
+            reversals=reversals,
         )
         found = await _looked(screen, payments, held, name, look)
         while watch and (open_ := await _count_open(held, name)):

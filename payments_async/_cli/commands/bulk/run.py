@@ -48,7 +48,17 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async._cli.telling import Notify, Teller, printed, telling
 from payments_async._cli.written import stem_of
-from payments_async.bulk import Batch, BatchChanged, Fuse, Plan, RunProgress, particulars_in, run_batch
+from payments_async.bulk import (
+    Batch,
+    BatchChanged,
+    BatchTerms,
+    Fuse,
+    Plan,
+    RunProgress,
+    RunSettings,
+    particulars_in,
+    run_batch,
+)
 from payments_async.journal import (
     ApprovalRule,
     HeldElsewhere,
@@ -306,15 +316,19 @@ class _BatchRun:
                         journal,
                         self.batch_id,
                         None if plan is None else plan.orders,
-                        concurrency=self.limits.concurrency,
-                        rate=self.limits.rate,
+                        settings=RunSettings(
+                            concurrency=self.limits.concurrency,
+                            rate=self.limits.rate,
+                            look_first="never" if self.limits.without_looking else "always",
+                        ),
                         progress=view,
                         fuse=self.fuse,
                         stop=stop.drain,
-                        source_digest=None if plan is None else plan.digest,
-                        adoption=self.adoption,
-                        approvals=self.approvals,
-                        look_first="never" if self.limits.without_looking else "always",
+                        terms=BatchTerms(
+                            source_digest=None if plan is None else plan.digest,
+                            adoption=self.adoption,
+                            approvals=self.approvals,
+                        ),
                     )
             except HeldElsewhere as error:
                 raise BadInput(

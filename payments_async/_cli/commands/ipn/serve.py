@@ -18,7 +18,16 @@ from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async._cli.signals import until_stopped
 from payments_async._cli.working import beside
-from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
+from payments_async.ipn import (
+    DOCUMENTED_SENDERS,
+    THIS_MACHINE,
+    Receiver,
+    ReceiverSettings,
+    Refusal,
+    ServerLimits,
+    TransactionEvent,
+    serving,
+)
 
 _LOOK = 1.0  # seconds between two looks at whom the receiver refused
 _QUIET = 10.0  # seconds between two words about how often, where nobody new was refused
@@ -90,9 +99,7 @@ async def ipn_serve(
                 sender or DOCUMENTED_SENDERS,
                 trusted_proxy or (),
                 path_token=path_token,
-                shadow=shadow,
-                reported=heard.report,
-                owner=owner or _name(host, port),
+                settings=ReceiverSettings(shadow=shadow, reported=heard.report, owner=owner or _name(host, port)),
             )
         except ValueError as error:
             raise BadInput(str(error)) from error
@@ -101,7 +108,7 @@ async def ipn_serve(
         refused = _Refused(screen, receiver, heard)
         token = "/..." if path_token else ""
         try:
-            async with serving(receiver, host, port, path=path, visitors=visitors) as (at, on):
+            async with serving(receiver, host, port, path=path, limits=ServerLimits(visitors=visitors)) as (at, on):
                 screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
                 async with beside(refused.tell_now_and_then()):
                     await until_stopped()

@@ -139,7 +139,7 @@ async def put_file(
             tell_always()
             async with opened(journal, new=True) as held:
                 introduce(screen, journal, held)
-                async with Outbox(payments, held, name, works=False, settles=False) as outbox:
+                async with Outbox(payments, held, name, worker=None) as outbox:
                     loaded = await put(outbox, batch_id, made.orders, source_digest=made.digest)
                 paused = await held.paused(name)
         except BatchChanged as error:

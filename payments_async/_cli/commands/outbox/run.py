@@ -42,7 +42,7 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.telling import Notify, Teller, printed, telling
 from payments_async.journal import JournalError, JournalUnavailable, State
-from payments_async.outbox import Outbox, OutboxHealth
+from payments_async.outbox import Outbox, OutboxHealth, WorkerSettings
 
 _LOOK = 0.5  # seconds between two looks
 _QUIET = 10.0  # seconds between two lines in a pipe, unless it is paused, hindered, or goes on again
@@ -144,7 +144,7 @@ async def work_outbox(
                     concurrency=limits.concurrency,
                     rate=limits.rate,
                     fuse=fuse,
-                    claims_batches=dispatch is None,
+                    worker=WorkerSettings(claims_batches=dispatch is None),
                 )
                 stop = await _work_until_stopped(screen, outbox, work.health, dispatch, teller)
                 left = await OutboxHealth.of(held, name)
