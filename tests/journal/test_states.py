@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payments_async import TransactionStatus
 from payments_async.journal import FINAL, Signal, State
 from payments_async.journal.contract import EVIDENCE, RULES, Transition, next_state
 
@@ -136,3 +137,15 @@ def test_a_contradiction_is_a_conflict_whatever_came_first(first: Signal, second
     """The first stands, and a person has to look."""
     settled = next_state(State.SENDING, first).state
     assert Transition(settled, conflict=True) == next_state(settled, second)
+
+
+def test_a_state_equals_each_of_its_spellings() -> None:
+    """A program compares with either enum, or with either word of the documents, in any letter case."""
+    paid = (State.SUCCESSFUL, TransactionStatus.SUCCESSFUL, "SUCCESSFULL", "SUCCESSFUL", "successful")
+    assert [one == other for one in paid[:2] for other in paid] == [True] * 10
+    assert [other == one for one in paid[:2] for other in paid] == [True] * 10
+    assert not any(one != other for one in paid[:2] for other in paid)
+    assert State.FAILED == TransactionStatus.FAILED != TransactionStatus.SUCCESSFUL
+    assert TransactionStatus.SUCCESSFUL.is_successful
+    assert not TransactionStatus("somewhere").is_successful
+    assert State.FAILED != 5
