@@ -155,10 +155,6 @@ class Books:
         """Whether an order is being sent."""
         return isinstance(self._open.get(plain_id(request_id)), Call)
 
-    def is_unknown(self, request_id: str) -> bool:
-        """Whether the outcome of an order that was sent is unknown."""
-        return isinstance(self._open.get(plain_id(request_id)), _Unknown)
-
     @property
     def has_unknown(self) -> bool:
         """Whether the outcome of any order is unknown."""

@@ -1380,15 +1380,7 @@ class Journal:
 
         Dead letters stay, and so does the newest change: no lower id is given after it.
         """
-        if not older_than > 0:
-            raise ValueError("older_than: must be above 0")
-        before, pruned, last = self._database.now() - older_than, 0, 0
-        while True:
-            some, end = await self._submit("prune_changes", _changes.prune, last, before)
-            pruned += some
-            if end is None:
-                return pruned
-            last = end
+        return sum(await self._prune("prune_changes", _changes.prune, older_than))
 
     # The inbox
 
@@ -1535,15 +1527,8 @@ class Journal:
         new, and an order that is loaded after it was forgotten is not known to have been told of. What it settled
         stays settled, and the order's history still tells by what. The file's room is used again; it does not shrink.
         """
-        if not older_than > 0:
-            raise ValueError("older_than: must be above 0")
-        before, last, pruned = self._database.now() - older_than, 0, Pruned()
-        while True:
-            some, end = await self._submit("prune", _events.prune, last, before)
-            if end is None:
-                return pruned
-            last = end
-            pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
+        some = await self._prune("prune", _events.prune, older_than)
+        return Pruned(events=sum(one.events for one in some), deliveries=sum(one.deliveries for one in some))
 
     async def check_writable(self) -> None:
         """Write something that means nothing. It raises what a delivery that cannot be stored would."""
@@ -1635,6 +1620,19 @@ class Journal:
         if batch_id not in self._uids:
             self._uids[batch_id] = await self._read(_entries.uid, batch_id)
         return self._uids[batch_id]
+
+    async def _prune(
+        self, name: str, prune: Callable[[Commit, int, float], tuple[T, int | None]], older_than: float
+    ) -> Sequence[T]:
+        """Forget, block by block, what is older than so many seconds; tells what each block came to."""
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        before, blocks = self._database.now() - older_than, list[T]()
+        last: int | None = 0
+        while last is not None:
+            some, last = await self._submit(name, prune, last, before)
+            blocks.append(some)
+        return blocks
 
     async def _entry(self, request_id: str) -> Entry:
         entry = await self.entry(request_id)
