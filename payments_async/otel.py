@@ -3,9 +3,9 @@
 It needs the extra ``otel``, which brings OpenTelemetry's API alone; where the traces go is the affair of the SDK that
 an application sets up. Nothing of it is sent to the service, and no header of a request changes.
 
-What belongs to one order is joined by ``payments_async.request_id``, in all processes, and by links within one: from a
-notification, a look-up or a repeated call to the call that sent the order, and from that to where it was put. Links
-live in memory, for the last 10,000 orders: on disk each order would pay for them, whether anybody traces or not.
+What belongs to one order is joined by ``payments_async.request_id``, in all processes. The call that sends an order,
+and the handlers of what became of it, are linked to where it was put: the journal keeps that trace context. Further
+links, from a notification or a look-up to the call that sent the order, live in memory, for the last 10,000 orders.
 
 No attribute holds a secret or tells of a person. Paths are shown with ``{id}`` in the place of what they name, and of
 errors the type alone.
@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 try:
     from opentelemetry import context, metrics, trace
     from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as _error:
     if (_error.name or "opentelemetry").partition(".")[0] != "opentelemetry":
         raise
@@ -51,6 +52,7 @@ _ATTRIBUTES = {
         name: f"{_OURS}.{name}"
         for name in (
             "answer",
+            "attempt",
             "batch_id",
             "conflicts",
             "correlation_id",
@@ -60,7 +62,6 @@ _ATTRIBUTES = {
             "moves_money",
             "outcome",
             "parked",
-            "pending",
             "quirk",
             "reason",
             "request_id",
@@ -114,6 +115,7 @@ _KINDS = {
     "settling": _Kind("look up open orders", SpanKind.INTERNAL, starts=True),
     "notification": _Kind("take notification", SpanKind.INTERNAL),
     "handling": _Kind("process notification", SpanKind.CONSUMER, starts=True),
+    "change": _Kind("process change", SpanKind.CONSUMER, starts=True),
 }
 _COUNTERS = {
     "quirk": ("quirks", "{quirk}", "Contradictions of the specification that were met in what the service sent."),
@@ -128,24 +130,15 @@ _LEVELS = {
     "inbox": ("notifications.pending", "{event}", "Notifications in the inbox that wait, by what for."),
     "inbox_age": ("notifications.oldest_age", "s", "Seconds for which the oldest notification waits for its handlers."),
 }
+_W3C = TraceContextTextMapPropagator()
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class OpenTelemetry:
     """Give the same one to ``PaymentsSession(observer=...)`` and ``Receiver(observer=...)``.
 
-    Spans: ``POST /transactions/payouts/...`` (a call through all its attempts, with an event for each exchange, and a
-    login), ``run batch``, ``reconcile``, ``look up open orders`` (of an outbox), ``take notification`` (until its
-    answer), ``process notification`` (its handlers). ``payments_async.outcome`` is ``ok`` or the error in small
-    letters, such as ``outcome_unknown``.
-
-    Metrics: ``http.client.request.duration`` of each exchange; ``payments_async.call.duration``, ``.login.duration``,
-    ``.batch.duration``, ``.reconciliation.duration``, ``.settling.duration``, ``.notification.duration`` and
-    ``.handling.duration``, by outcome; ``payments_async.orders`` and ``.changes`` by state, ``.held_up`` by reason
-    (the names of ``OutboxHealth.needs``) and ``.unknown.oldest_age``, told by who works an outbox;
-    ``.notifications.pending`` and ``.notifications.oldest_age`` of an inbox; the
-    counters ``.notifications.refused``, ``.dead_letters`` and ``.quirks``, which tells each contradiction once, by its
-    id, and each answer or notification of another shape than the usual ones.
+    The page "Traces and metrics" lists spans, attributes and metrics. ``payments_async.outcome`` is ``ok`` or the error
+    in small letters, such as ``outcome_unknown``.
 
     While neither provider does anything, as where OpenTelemetry's API is there and no SDK, calls are made as if nobody
     watched. A global provider that is set later is noticed within a second.
@@ -219,9 +212,10 @@ class OpenTelemetry:
         if what == "exchange" and isinstance(seconds, int | float):
             self._exchanges.record(seconds, _metric_attributes(facts))
 
-    def remember(self, request_id: str) -> None:
-        """The current span is where an order was put: the call that sends it is linked to it."""
-        self.keep(trace.get_current_span().get_span_context(), request_id)
+    def traceparent(self) -> str | None:
+        """The current span, as W3C writes it."""
+        span = trace.get_current_span().get_span_context()
+        return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}" if span.is_valid else None
 
     def count(self, what: str, /, **facts: Fact) -> None:
         """Add one to a counter."""
@@ -250,12 +244,15 @@ class OpenTelemetry:
     def _begin(self, what: str, facts: dict[str, Fact], *, is_current: bool) -> _Work:
         kind = _KINDS[what]
         names = (facts.get("request_id"), facts.get("transaction_id"))
+        links = list(self.links(*names))
+        if (put := _span_of(facts.pop("traceparent", None))) is not None:
+            links.append(Link(put))
         span = self._tracer.start_span(
             kind.name or f"{facts.get('method')} {facts.get('route')}",
             context=context.Context() if kind.starts else None,
             kind=kind.kind,
             attributes=_attributes(facts),
-            links=list(self.links(*names)),
+            links=links,
         )
         if facts.get("moves_money") or what == "notification":
             self.keep(span.get_span_context(), *names)  # at once: a notification may overtake the answer
@@ -312,6 +309,14 @@ class _Work:
         self._owner.measure(self._what, self._owner.clock() - self._begun, facts)
         if facts.get("moves_money"):
             self._owner.keep(span.get_span_context(), facts.get("transaction_id"))
+
+
+def _span_of(traceparent: Fact) -> SpanContext | None:
+    """The span that a trace context names, if it is one."""
+    if not isinstance(traceparent, str):
+        return None
+    found = trace.get_current_span(_W3C.extract({"traceparent": traceparent})).get_span_context()
+    return found if found.is_valid else None
 
 
 def _does_something(provider: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -33,6 +34,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from payments_async import otel
+from payments_async._values.observing import guarded
 from payments_async.otel import OpenTelemetry
 
 PAYOUT = "POST /api/transactions/payouts/mobilemoney"
@@ -68,13 +71,21 @@ class Telescope:
         ]
 
 
-@pytest.fixture
-def telescope() -> Telescope:
+NEVER_SENDS: dict[str, Any] = {"works": False, "settles": False}
+
+
+def telescope_of() -> Telescope:
     """Providers of their own: the global ones can be set once in a process."""
     spans, metrics, tracers = InMemorySpanExporter(), InMemoryMetricReader(), TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(spans))
     observer = OpenTelemetry(tracers, MeterProvider([metrics]))
     return Telescope(spans, metrics, observer, tracers.get_tracer("application"))
+
+
+@pytest.fixture
+def telescope() -> Telescope:
+    """What this process traces and measures."""
+    return telescope_of()
 
 
 @attrs.define
@@ -313,6 +324,46 @@ async def test_an_order_that_is_put_is_sent_in_a_span_that_knows_where_it_was_pu
     assert {"accepted"} <= levels
 
 
+async def test_an_order_that_another_process_sends(tmp_path: Path, telescope: Telescope) -> None:
+    """The journal keeps where it was put: the call and the handlers elsewhere are linked to that, days later too."""
+    async with scene(tmp_path, telescope) as here:
+        async with Outbox(here.payments, here.journal, **NEVER_SENDS) as shop:
+            with telescope.tracer.start_as_current_span("checkout") as checkout:
+                put = await shop.put(payout(1))
+            await shop.put(payout(2))
+        elsewhere = telescope_of()
+        async with session(here.sandbox, observer=elsewhere.observer) as payments:
+            outbox = Outbox(payments, here.journal)
+            handled = asyncio.Event()
+
+            @outbox.on(State.ACCEPTED, when=lambda entry: entry.request_id == put.request_id)
+            async def accepted(entry: Entry) -> None:
+                assert put.traceparent == entry.traceparent
+                handled.set()
+
+            async with asyncio.timeout(60), outbox:
+                await handled.wait()
+                await outbox.pay(payout(2), timeout=60)
+    span = checkout.get_span_context()
+    assert (put.traceparent or "").startswith(f"00-{span.trace_id:032x}-{span.span_id:016x}-")
+    for name in (PAYOUT, "process change"):
+        found = {(one.attributes or {})["payments_async.request_id"]: linked(one) for one in elsewhere.named(name)}
+        assert span.span_id in found.pop(put.request_id)
+        assert not any(span.span_id in others for others in found.values())
+
+
+def test_the_page_lists_all_there_is() -> None:
+    """Spans, attributes and metrics are those of the code; another observer cannot write what is no trace context."""
+    page = (Path(__file__).parent.parent / ".github" / "docs" / "otel.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+    named = {f"payments_async.{name}" for name, _, _ in (*otel._COUNTERS.values(), *otel._LEVELS.values())}
+    durations = {f"payments_async.{what}.duration" for what in otel._KINDS}
+    spans = {kind.name for kind in otel._KINDS.values() if kind.name}
+    metrics = named | durations | {"http.client.request.duration"}
+    assert {*otel._ATTRIBUTES.values(), *spans, *metrics, "POST /transactions/payouts/..."} == rows
+    assert guarded(Broken("none")).traceparent() is None  # type: ignore[union-attr,arg-type]
+
+
 async def test_the_oldest_unknown_order_has_an_age(tmp_path: Path, telescope: Telescope) -> None:
     """Who settles tells it, for alarms: zero where none is unknown."""
     async with scene(tmp_path, telescope) as here, Outbox(here.payments, here.journal) as outbox:
@@ -344,9 +395,9 @@ async def test_what_of_an_outbox_waits_for_a_person(tmp_path: Path, telescope: T
 
 async def test_only_the_last_orders_are_remembered(telescope: Telescope) -> None:
     """A process that runs for years does not grow by what it links."""
-    with telescope.tracer.start_as_current_span("checkout"):
+    with telescope.tracer.start_as_current_span("checkout") as checkout:
         for number in range(10_010):
-            telescope.observer.remember(f"r-{number}")
+            telescope.observer.keep(checkout.get_span_context(), f"r-{number}")
     assert [0, 1] == [len(list(telescope.observer.links(name))) for name in ("r-0", "r-10009")]
 
 
@@ -381,7 +432,7 @@ class Broken:
 
 
 @pytest.mark.parametrize(
-    "at", ["all", "is_watching", "watch", "begin", "note", "remember", "count", "level", "tell", "enter", "exit"]
+    "at", ["all", "is_watching", "watch", "begin", "note", "traceparent", "count", "level", "tell", "enter", "exit"]
 )
 async def test_an_observer_that_breaks(at: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No payment turns out otherwise by it, nothing is sent twice, no notification is refused; and it is said once."""

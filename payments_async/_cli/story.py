@@ -39,7 +39,8 @@ def sentence(happening: Happening) -> str:
         case "permit":
             return f"{by} was permitted to send it ({detail}); it may have left from here on."
         case "answer" if signal in _ANSWERS:
-            return f"{_ANSWERS[signal]}{also}."
+            named = f" It calls that exchange {happening.correlation_id}." if happening.correlation_id else ""
+            return f"{_ANSWERS[signal]}{also}.{named}"
         case "delivery":
             return f"A notification came in from {by}. It is {detail}."
         case "notification" if signal in SAID:

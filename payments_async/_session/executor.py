@@ -243,8 +243,8 @@ class Executor:
             unsettled = False
         except OutcomeUnknown as error:
             outcome, unsettled = error, True
-            what = attempts.what
-            _log.warning("outcome unknown: %s: %s", what, error.message, extra={"request_id": request_id})
+            named = {"request_id": request_id, "correlation_id": error.correlation_id}
+            _log.warning("outcome unknown: %s: %s", attempts.what, error.message, extra=named)
             raise
         except PaymentsError as error:
             outcome = error

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 T = TypeVar("T")
 _log = logging.getLogger("payments_async")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 Fact = str | int | float | bool | None
 
@@ -51,8 +53,8 @@ class Observer(Protocol):
     def note(self, what: str, /, **facts: Fact) -> None:
         """Something happened on the way of what is watched here and now."""
 
-    def remember(self, request_id: str) -> None:
-        """An order is put here and now, and sent elsewhere."""
+    def traceparent(self) -> str | None:
+        """The trace context here and now, as W3C writes it: kept with an order that is put, and sent elsewhere."""
 
     def count(self, what: str, /, **facts: Fact) -> None:
         """One more of these."""
@@ -84,9 +86,10 @@ class GuardedObserver:
         """As the observer does."""
         self.tried(self._observer.note, what, **facts)
 
-    def remember(self, request_id: str) -> None:
+    def traceparent(self) -> str | None:
         """As the observer does."""
-        self.tried(self._observer.remember, request_id)
+        found = self.tried(self._observer.traceparent)
+        return found if isinstance(found, str) and _TRACEPARENT.fullmatch(found) else None
 
     def count(self, what: str, /, **facts: Fact) -> None:
         """As the observer does."""

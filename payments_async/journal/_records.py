@@ -22,6 +22,7 @@ from payments_async.journal._states import Figure, Signal, State, next_state
 # row of more than 2,704 bytes, and what an answer says must not keep its outcome from being written down.
 _LONGEST_TRANSACTION_ID = 256
 _KEPT_OF_IT = 64
+_LONGEST_CORRELATION_ID = 200  # characters that are kept
 LATE = 86_400.0  # seconds after which an order that was carried out all the same would be listed
 
 
@@ -303,6 +304,7 @@ class ClaimedOrder:
         sent_before: A person had it sent again, and the first one may have arrived: pass it on to ``send``.
         not_before: Unix seconds before which it is not sent.
         priority: Higher ones go first, among orders that wait in the same hands.
+        traceparent: As of ``Entry``.
     """
 
     id: int
@@ -313,6 +315,7 @@ class ClaimedOrder:
     sent_before: bool = False
     not_before: float = 0.0
     priority: int = 0
+    traceparent: str | None = None
 
     @property
     def order(self) -> Order:
@@ -434,6 +437,7 @@ class Outcome:
             known again, and the whole of it in the message.
         code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing. A code of
             more than 63 bits is put into the message.
+        correlation_id: The service's own reference for the exchange, where its answer named one.
         holds_back: It was not sent, and never can be as it is: an order of an outbox is in nobody's hands from then
             on, and shown as a contradiction, until it is put again.
     """
@@ -444,6 +448,7 @@ class Outcome:
     code: int | None = None
     message: str | None = field(default=None, repr=False)
     holds_back: bool = False
+    correlation_id: str | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.holds_back and self.signal is not Signal.NOT_SENT:
@@ -457,6 +462,8 @@ class Outcome:
             amend(self, "message", _writable(self.message))
         if self.transaction_id is not None and not self.transaction_id.isascii():
             amend(self, "transaction_id", _writable(self.transaction_id))
+        if self.correlation_id is not None:
+            amend(self, "correlation_id", _writable(self.correlation_id[:_LONGEST_CORRELATION_ID]) or None)
         if self.transaction_id is not None and len(self.transaction_id) > _LONGEST_TRANSACTION_ID:
             amend(self, "message", f"{self.message or ''} {_in_full(self.transaction_id)}".strip())
             amend(self, "transaction_id", _stand_in(self.transaction_id))
@@ -545,6 +552,7 @@ class Entry:
         attempt: Permits so far.
         transaction_id: What the service calls it; a hint while the order is unknown.
         code, message: The service's words, masked.
+        correlation_id: The service's own reference for the exchange of the last attempt, where its answer named one.
         conflict: Words of the first contradiction nobody has acknowledged.
         sent_before: A person had it sent again.
         permitted_at: Unix seconds of the last permit, or ``None``.
@@ -554,6 +562,7 @@ class Entry:
             until that shows it or was read a day after it was sent.
         change_id: Of the change that a handler of an outbox is told of: the same for one fact, however often told. Then
             ``state`` and ``updated_at`` are those of the change; otherwise it is ``None``.
+        traceparent: The trace context (W3C) of who put it, where that was traced.
     """
 
     request_id: str
@@ -572,6 +581,8 @@ class Entry:
     unconfirmed: int = 0
     failed_by_notification: bool = False
     change_id: int | None = None
+    correlation_id: str | None = None
+    traceparent: str | None = None
 
 
 def ended(entry: Entry, outcome: Outcome, at: float) -> Entry:
@@ -593,6 +604,8 @@ def ended(entry: Entry, outcome: Outcome, at: float) -> Entry:
         message=outcome.message,
         permitted_at=outcome.permit.at,
         updated_at=at,
+        correlation_id=outcome.correlation_id,
+        traceparent=entry.traceparent,
     )
 
 
@@ -626,6 +639,8 @@ class Row(NamedTuple):
     permitted_at: float
     updated_at: float
     archive: int | None = None
+    correlation_id: str | None = None
+    traceparent: str | None = None
 
 
 @attrs.frozen(kw_only=True)  # RunProgress has further fields
@@ -674,6 +689,7 @@ class Happening:
         rule: The rule that decided.
         detail: More, in words.
         conflict: Words, when it contradicted what was known.
+        correlation_id: The service's own reference for the exchange that brought an answer.
     """
 
     at: float
@@ -684,6 +700,7 @@ class Happening:
     rule: str | None = None
     detail: str | None = None
     conflict: str | None = None
+    correlation_id: str | None = None
 
     @property
     def is_acknowledgement(self) -> bool:

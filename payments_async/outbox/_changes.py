@@ -18,6 +18,7 @@ import attrs
 from payments_async._values.checks import check_callable
 from payments_async._values.dispatching import Dispatcher, Ends
 from payments_async._values.handlers import ErrorHook, Handler, HandlerPolicy, Route, Router
+from payments_async._values.observing import Observer
 from payments_async._values.tasks import Tasks
 from payments_async._values.threads import HomeLoop, Lent
 from payments_async._wire.bodies import private_texts
@@ -118,6 +119,29 @@ class StateRouter(Router[_States, Entry]):
         return private_texts(fact.order)
 
 
+class ObservedStateRouter(StateRouter):
+    """The same, watched.
+
+    Args:
+        observer: Told of each round of the handlers of an order.
+    """
+
+    def __init__(self, observer: Observer, *, concurrency: int, timeout: float) -> None:
+        super().__init__(concurrency=concurrency, timeout=timeout)
+        self._observer = observer
+
+    async def run(
+        self, fact: Entry, *, skip: Collection[str] = (), done: Callable[[Entry, str], object] | None = None
+    ) -> Sequence[str]:
+        """Run the handlers of a change, linked to where the order was put."""
+        names = {"request_id": fact.request_id, "state": fact.state, "traceparent": fact.traceparent}
+        with self._observer.watch("change", **names, transaction_id=fact.transaction_id) as work:
+            failures = await super().run(fact, skip=skip, done=done)
+            if failures:
+                work.tell(error="handler_failed")
+        return failures
+
+
 class ChangeHandlers:
     """Has the handlers of an outbox told of its changes: retries, dead letters, and what another process left behind.
 
@@ -128,6 +152,7 @@ class ChangeHandlers:
         journal: Open as long as this is.
         outbox: Its name.
         policy: How patiently handlers are run, and how many at once.
+        observer: Watches them, if anybody does.
         clock: Gives Unix seconds.
         sleep: Waits between two looks into the journal.
         random: Gives jitter, in [0, 1).
@@ -139,6 +164,7 @@ class ChangeHandlers:
         outbox: str,
         *,
         policy: HandlerPolicy = HandlerPolicy(),  # noqa: B008 - frozen
+        observer: Observer | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = chance.random,
@@ -149,7 +175,10 @@ class ChangeHandlers:
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._router = StateRouter(concurrency=policy.concurrency, timeout=policy.timeout)
+        if observer is None:
+            self._router = StateRouter(concurrency=policy.concurrency, timeout=policy.timeout)
+        else:
+            self._router = ObservedStateRouter(observer, concurrency=policy.concurrency, timeout=policy.timeout)
         self._tasks = Tasks(f"the handlers of the outbox {outbox}")
         self._places = asyncio.Semaphore(_THREADS)
         self._owner = ""

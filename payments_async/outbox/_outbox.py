@@ -175,7 +175,8 @@ class Outbox:
         self._is_open = False
         self._closing: asyncio.Task[None] | None = None
         self._settler: Settler | None = None
-        self._handlers = ChangeHandlers(journal, name, policy=policy, clock=now)
+        observer = executor_of(payments).observer
+        self._handlers = ChangeHandlers(journal, name, policy=policy, observer=observer, clock=now)
         self._writes = executor_of(payments).sends_written()
 
     @property
@@ -700,9 +701,12 @@ class Outbox:
                 raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
             moment = not_before.timestamp()
         check_whole("priority", priority, -1000)
-        if (observer := executor_of(self._payments).observer) is not None:
-            observer.remember(order.request_id)
         return moment
+
+    def _traceparent(self) -> str | None:
+        """The trace context here and now, where somebody watches."""
+        observer = executor_of(self._payments).observer
+        return None if observer is None else observer.traceparent()
 
     async def _lay(
         self,
@@ -726,7 +730,15 @@ class Outbox:
                 "this session has sent it by itself; put it without connection=, which writes down how that ended",
                 request_id=request_id,
             )
-        return await self._journal.lay(self._name, order, connection, not_before=moment, priority=priority, body=body)
+        return await self._journal.lay(
+            self._name,
+            order,
+            connection,
+            not_before=moment,
+            priority=priority,
+            body=body,
+            traceparent=self._traceparent(),
+        )
 
     def _put(
         self,
@@ -766,6 +778,7 @@ class Outbox:
                     adoption=adoption,
                     sent=sent,
                     body=body,
+                    traceparent=self._traceparent(),
                 )
             )
         except BaseException as error:

@@ -652,7 +652,7 @@ class _Worker:
                     sent_before=permit.sent_before,
                     private=lambda: private_texts(claimed.order),
                 )
-            call.attempt = permit.attempt
+            call.attempt, call.traceparent = permit.attempt, claimed.traceparent
             clock, lease, note, books = self._clock, order.lease, pool.note_departure, pool.executor.books
             if books.knows(claimed.request_id) or books.is_open(claimed.request_id):  # it may have left without us
                 note(permit)
@@ -677,7 +677,12 @@ class _Worker:
             raise
         else:
             pool.pace.answered()
-            accepted = Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=acceptance.transaction_id)
+            accepted = Outcome(
+                permit=permit,
+                signal=Signal.ACCEPTED,
+                transaction_id=acceptance.transaction_id,
+                correlation_id=acceptance.correlation_id,
+            )
             self._note(order, accepted)
         finally:
             pool.under_way.discard(claimed.request_id)
@@ -740,6 +745,16 @@ class _Worker:
         """The journal knows how a try ended: count it, or have it go again."""
         pool, order, signal = self._worker_pool, tried.order, tried.outcome.signal
         if signal is not Signal.NOT_SENT:
+            outcome = tried.outcome
+            if _log.isEnabledFor(logging.INFO):
+                facts = {
+                    "request_id": order.claimed.request_id,
+                    "attempt": outcome.permit.attempt,
+                    "transaction_id": outcome.transaction_id,
+                    "correlation_id": outcome.correlation_id,
+                }
+                words = "order %s is %s, by attempt %d"
+                _log.info(words, order.claimed.request_id, signal.value, outcome.permit.attempt, extra=facts)
             pool.meter.written(signal, order.claimed.amount)
             pool.done(order)
             if order.tell is not None:
@@ -768,6 +783,7 @@ def _refused(permit: Permit, error: PaymentsError) -> Outcome:
         transaction_id=error.transaction_id if signal is Signal.UNKNOWN else None,
         code=error.code,
         message=error.message[:_LONGEST],
+        correlation_id=error.correlation_id,
     )
 
 

@@ -446,6 +446,25 @@ async def test_an_order_that_was_not_sent_gets_another_permit(journal: Journal) 
     assert [Signal.NOT_SENT, Signal.ACCEPTED] == [answer.signal for answer in answers]
 
 
+async def test_each_attempt_keeps_what_the_service_calls_its_exchange(journal: Journal) -> None:
+    """The entry has that of the last attempt, the history each one; where the service names none, there is none."""
+    chunk = await claimed(journal, 3)
+    outcomes = {"correlation_id": "c-1", "message": "come back later"}
+    turned_away = Outcome(permit=await permitted(journal, chunk, 0), signal=Signal.NOT_SENT, **outcomes)
+    await journal.record(turned_away)
+    again = await journal.permit(chunk, attrs.evolve(chunk.orders[0], attempt=1))
+    assert isinstance(again, Permit)
+    accepted = Outcome(permit=again, signal=Signal.ACCEPTED, transaction_id=transaction_id(0), correlation_id="c-2")
+    refused = Outcome(permit=await permitted(journal, chunk, 1), signal=Signal.REJECTED, correlation_id="c" * 1000)
+    plain = Outcome(permit=await permitted(journal, chunk, 2), signal=Signal.ACCEPTED, transaction_id=transaction_id(2))
+    await asyncio.gather(*map(journal.record, (accepted, refused, plain)))
+    entries = [entry async for entry in journal.entries()]
+    assert ["c-2", "c" * 200, None] == [entry.correlation_id for entry in entries]
+    story = await journal.history(order(0).request_id)
+    assert ["c-1", "c-2"] == [one.correlation_id for one in story if one.what == "answer"]
+    assert {State.ACCEPTED} == {entry.state for entry in (entries[0], entries[2])}
+
+
 async def test_a_late_answer_says_nothing_of_the_attempt_after_it(journal: Journal) -> None:
     """A refusal of the first attempt does not settle the second."""
     chunk = await claimed(journal)

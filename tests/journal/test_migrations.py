@@ -41,6 +41,7 @@ from payments_async.journal._versions import Step
 from payments_async.journal.contract import Evidence, Outcome
 
 TESTS = Path(__file__).parent.parent
+TRACEPARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 NOW = len(_opening.STEPS)
 # what a next version might bring, and what the one after that might take away
 COLOURS = Step(about="a colour for each batch", statements=("ALTER TABLE {s}run ADD COLUMN colour TEXT",), oldest=NOW)
@@ -560,6 +561,52 @@ async def test_archived_orders_of_a_version_that_had_a_table_for_them(before: Be
         assert (ids[1], State.REVERSED) == (told.request_id, told.state)
     with pytest.raises(JournalTooNew):
         await before.older(version).__aenter__()
+
+
+@pytest.mark.parametrize("before", [("sqlite", 7), ("postgres", 7)], indirect=True)
+async def test_orders_of_a_version_without_correlation_ids(before: Before) -> None:
+    """They go on, and a worker of that version beside this one too: neither is in the other's way."""
+    is_server = isinstance(before.opens(), PostgresJournal)
+    if not is_server:
+        before.ask(_opening.WRITES_CHANGES)
+    before.ask(
+        """INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at,
+        ready_at, outbox, kind) VALUES (1, 'shop', ?, ?, ?, 'e', 'u', 'ready', 1, 1, 'shop', 'outbox')""",
+        (IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id),
+    )
+    about, body = order(0), write_order(order(0))
+    before.ask(
+        """INSERT INTO outbox (id, request_id, request_key, amount, body, body_sha256, permitted_at, updated_at)
+        VALUES (?, ?, ?, ?, ?, ?, 5, 6)""",
+        (
+            *(1 << 28, about.request_id, plain_id(about.request_id), amount_text(about.amount), body),
+            body_digest(about.request_id, amount_text(about.amount), body),
+        ),
+    )
+    before.ask("INSERT INTO progress VALUES (1, 'planned', 1, ?)", (amount_text(about.amount),))
+    before.ask("INSERT INTO chunk (run, number) VALUES (1, 0)")
+    if is_server:
+        before.ask("CREATE ROLE lays_orders")
+        before.ask("GRANT EXECUTE ON FUNCTION payments.lay TO lays_orders")
+        await before.opens().migrate()
+    async with before.opens() as new, before.older(7) as old:
+        await new.open_outbox("shop", IDENTITY)
+        assert (await new.put("shop", order(1), traceparent=TRACEPARENT)).is_new
+        chunk = await old.claim_chunk("shop", "worker")
+        assert chunk is not None
+        for place, name in ((0, "c-1"), (1, None)):
+            outcome = Outcome(permit=await permitted(old, chunk, place), signal=Signal.ACCEPTED, correlation_id=name)
+            await new.record(outcome)
+        told = [(one.correlation_id, one.traceparent) async for one in new.entries()]
+        assert [("c-1", None), (None, TRACEPARENT)] == told
+        assert () == (await new.examine()).flaws
+    if isinstance(before.opens(), PostgresJournal):
+        may = before.ask(
+            "SELECT has_function_privilege('lays_orders', p.oid, 'execute') FROM pg_proc p WHERE proname = 'lay'"
+        )
+        assert [(True,)] == [tuple(row) for row in may.fetchall()]
+        before.ask("DROP OWNED BY lays_orders")
+        before.ask("DROP ROLE lays_orders")
 
 
 _VERSION_5 = [("sqlite", 5), ("postgres", 5)]

@@ -85,6 +85,18 @@ async def desk(shop: Bank, service: Sandbox, **options: Any) -> AsyncIterator[De
         yield Desk(service, payments, journal, outbox)
 
 
+async def test_the_trace_context_of_a_transaction(shop: Bank, service: Sandbox) -> None:
+    """It is kept with the order, from the staging on, by each library."""
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    async with desk(shop, service) as here:
+        async with shop.begin() as connection:
+            await here.journal.lay("outbox", payout(0), connection, traceparent=trace)
+        await here.comes_to({"accepted": 1})
+        entry = await here.outbox.entry(payout(0).request_id)
+    assert entry is not None
+    assert trace == entry.traceparent
+
+
 async def test_an_order_of_a_committed_transaction_is_paid_once(shop: Bank, service: Sandbox) -> None:
     """It is planned when the transaction goes on, and sent when that is committed, with the debit."""
     async with desk(shop, service) as here:

@@ -80,8 +80,8 @@ async def explain(
         screen.hanging("     ", f"[bold red]Evidence contradicts[/]: {quoted(entry.conflict)}.")
     steps = steps_for(entry, run, paused, place)
     _tell_next(screen, steps, again)
-    names = ("request_id", "batch_id", "state", "amount", "attempt", "transaction_id", "code", "conflict", "updated_at")
-    known = {name: getattr(entry, name) for name in names}
+    names = "request_id batch_id state amount attempt transaction_id code correlation_id conflict updated_at"
+    known = {name: getattr(entry, name) for name in names.split()}
     known |= {"currency": order.currency, "meaning": meaning_of(entry), "pay_again": again}
     screen.document({**known, "next": steps, "story": story})
     return Exit.FINE

@@ -566,6 +566,7 @@ class Journal:
         adoption: TakeoverAuthorisation | None = None,
         sent: Evidence | None = None,
         body: bytes | None = None,
+        traceparent: str | None = None,
     ) -> asyncio.Future[Placed]:
         """Write one order down, to be sent by the process that works its outbox. The same order again changes nothing.
 
@@ -587,6 +588,7 @@ class Journal:
             sent: How it ended, accepted or unknown, where the caller's session has sent it by itself. A new order is
                 written down so, and is not sent from here.
             body: What ``write_order`` made of the order, where the caller has done that.
+            traceparent: The trace context (W3C) of who puts it; kept with a new order.
 
         Raises:
             OrdersDiffer: The journal holds another order under this request id.
@@ -609,6 +611,7 @@ class Journal:
             register=self._registrars.get(name),
             adoption=adoption,
             sent=sent,
+            traceparent=traceparent,
             together=self._put_all,
         )
         placed = self._writer.submit("put", request, together=self._put_all)
@@ -647,6 +650,7 @@ class Journal:
         not_before: float = 0.0,
         priority: int = 0,
         body: bytes | None = None,
+        traceparent: str | None = None,
     ) -> Entry:
         """Put one order within a transaction of the application's own: into the tray, whence ``take`` takes it.
 
@@ -655,7 +659,7 @@ class Journal:
 
         Args:
             connection: An open connection of asyncpg, psycopg or SQLAlchemy on which a transaction has begun.
-            body: As for ``put``.
+            body, traceparent: As for ``put``.
 
         Raises:
             OrdersDiffer: The journal, its tray or one of its archives holds another order under this request id.

@@ -228,6 +228,14 @@ LEASED = (
     *(f"ALTER TABLE run DROP COLUMN {name}" for name in ("loader", "load_token", "load_until")),
 )
 
+# What the service calls the exchange of an attempt, and the trace context (W3C) of who put an order. Both are there for
+# few: nothing is written where there is neither.
+TRACED = (
+    "ALTER TABLE outbox ADD COLUMN correlation_id TEXT",
+    "ALTER TABLE outbox ADD COLUMN traceparent TEXT",
+    "ALTER TABLE attempt ADD COLUMN correlation_id TEXT",
+)
+
 # What was told by another column's value: an outbox was a run that it named itself to be sent by, and what cannot be
 # sent as it is was due at a moment that never comes.
 SPELT_OUT = (

@@ -255,6 +255,7 @@ class Writer:
                 if (done := self._database.perform(commit, gathered)) is not None:
                     commit.passed("commit.done")
                     done()
+                    _log_settled(commit)
                     return list(map(_told_now, told))
             except Unforeseen:
                 pass
@@ -299,6 +300,7 @@ class Writer:
             commit.passed("commit.done")
             if sealed is not None:
                 sealed()
+            _log_settled(commit)
         except JournalBehind as error:
             return self._behind(connection, group, error)
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang everybody who waits
@@ -417,6 +419,13 @@ def _told_now(told: _Told) -> _Told:
     """What came of operations, now that their commit is made."""
     futures, results, error = told
     return futures, [one() if isinstance(one, Later) else one for one in results], error
+
+
+def _log_settled(commit: Commit) -> None:
+    """Say which orders have their final outcome, now that it is on disk."""
+    for request_id, state, transaction_id in commit.settled:
+        facts = {"request_id": request_id, "state": state.value, "transaction_id": transaction_id}
+        _log.info("order %s is settled: %s", request_id, state.value, extra=facts)
 
 
 def _together_of(operation: _Operation[Any]) -> Together | None:

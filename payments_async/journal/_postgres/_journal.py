@@ -153,13 +153,14 @@ class PostgresJournal(Journal):
         not_before: float = 0.0,
         priority: int = 0,
         body: bytes | None = None,
+        traceparent: str | None = None,
     ) -> Entry:
         request_id, amount = order.request_id, amount_text(order.amount)
         body = write_order(order) if body is None else body
         digest = body_digest(request_id, amount, body)
         values = (
             *(self._postgres.journal_id, name, request_id, plain_id(request_id), amount, body, digest),
-            *(not_before, priority),
+            *(not_before, priority, traceparent),
         )
         answer = await self._ask(connection, _tray.LAY, values)
         verdict = answer["verdict"]

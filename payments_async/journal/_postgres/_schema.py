@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES, TRACED
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
@@ -335,6 +335,21 @@ _LAY_IN_PLACE = _LAY.replace("CREATE", "CREATE OR REPLACE", 1).replace(
     "\n            UNION ALL SELECT body_sha256, request_id, amount FROM archived WHERE request_key = new_key", ""
 )
 
+_LAY_SPELT_OUT = _LAY_IN_PLACE.replace("r.outbox = wanted_outbox", f"r.{IS_OUTBOX}")
+# Applications of the version before call it without the last parameter.
+_LAY_TRACED = (
+    _LAY_SPELT_OUT.replace("CREATE OR REPLACE", "CREATE")
+    .replace("home {s}.meta DEFAULT NULL,", "home {s}.meta DEFAULT NULL, new_traceparent text DEFAULT NULL,")
+    .replace("not_before, priority, at)", "not_before, priority, at, traceparent)")
+    .replace("due, urgency, laid_at\n", "due, urgency, laid_at, new_traceparent\n")
+)
+_GRANT_AS_BEFORE = _BOUND[_BOUND.index("DO $$") : _BOUND.index("DROP FUNCTION {s}.lay_before")]
+_TRACED = (
+    "ALTER TABLE {s}.tray ADD COLUMN traceparent {t};\n"
+    f"ALTER FUNCTION {{s}}.lay RENAME TO lay_before;\n{_LAY_TRACED};\n"
+    f"REVOKE ALL ON FUNCTION {{s}}.lay FROM PUBLIC;\n{_GRANT_AS_BEFORE}DROP FUNCTION {{s}}.lay_before;\n"
+)
+
 # Step n brings a namespace from version n to n + 1; as many of the same about as a file has.
 STEPS: tuple[Step, ...] = (
     Step(about="make the tables", statements=(_NUMBERS + _derived(TABLES) + _BESIDE + _WITHIN,), oldest=1),
@@ -349,7 +364,7 @@ STEPS: tuple[Step, ...] = (
     Step(about="one table of leases by name", statements=(_derived(LEASED),), oldest=5),
     Step(
         about="say what an outbox is, and what cannot be sent as it is",
-        statements=(_derived(SPELT_OUT) + _LAY_IN_PLACE.replace("r.outbox = wanted_outbox", f"r.{IS_OUTBOX}"),),
+        statements=(_derived(SPELT_OUT) + _LAY_SPELT_OUT,),
         oldest=6,
     ),
     Step(
@@ -357,6 +372,7 @@ STEPS: tuple[Step, ...] = (
         statements=(_derived(SOURCED),),
         oldest=6,
     ),
+    Step(about="keep correlation ids, and trace contexts", statements=(_derived(TRACED) + _TRACED,), oldest=6),
 )
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
@@ -377,7 +393,7 @@ BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
     "holder": ["begun_at", "lock", "name"],
     "tray": [
         *("id", "outbox", "request_id", "amount", "body", "body_sha256", "not_before", "priority", "at", "problem"),
-        "request_key",
+        *("request_key", "traceparent"),
     ],
     "told": ["change_id", "handler", "at"],
     "watch": ["outbox", "until"],

@@ -40,9 +40,12 @@ from payments_async.journal._statements._entries import Commit, marks_for
 from payments_async.journal._statements._puts import PutRequest
 from payments_async.journal._states import State
 
-_COLUMNS = "id, outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at, problem"
+_COLUMNS = (
+    "id, outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at, problem, traceparent"
+)
 LAY = """SELECT * FROM {s}.lay(CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS text),
-    CAST(? AS bytea), CAST(? AS bytea), CAST(? AS double precision), CAST(? AS bigint))"""
+    CAST(? AS bytea), CAST(? AS bytea), CAST(? AS double precision), CAST(? AS bigint),
+    new_traceparent => CAST(? AS text))"""
 MARK_TOLD = "SELECT verdict FROM {s}.mark_told(CAST(? AS text), CAST(? AS bigint), CAST(? AS text))"
 
 
@@ -202,6 +205,7 @@ class _Row(NamedTuple):
     priority: int
     at: float
     problem: str | None
+    traceparent: str | None
 
     def order(self) -> Order:
         """What it says. Raises ``JournalCorrupt``."""
@@ -232,6 +236,7 @@ def _place(commit: Commit, rows: Sequence[_Row], asks: Asks) -> dict[int, Placed
 def _request(row: _Row, asks: Asks) -> PutRequest:
     """What is asked for by a row. Raises ``JournalCorrupt``."""
     request = asks(row.id, row.outbox, row.order(), row.not_before, row.priority)
+    request.traceparent = row.traceparent
     if body_digest(row.request_id, amount_text(request.order.amount), request.body) != row.body_sha256:
         raise JournalCorrupt(f"order {row.request_id} was written by another version, and is not what this one reads")
     return request

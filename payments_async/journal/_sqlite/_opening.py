@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
-from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES
+from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES, TRACED
 from payments_async.journal._faults import (
     JournalCorrupt,
     JournalError,
@@ -109,6 +109,7 @@ STEPS: tuple[Step, ...] = (
     Step(about="one table of leases by name", statements=LEASED, oldest=5),
     Step(about="say what an outbox is, and what cannot be sent as it is", statements=SPELT_OUT, oldest=6),
     Step(about="where a proposal comes from, and what a file says beside its orders", statements=SOURCED, oldest=6),
+    Step(about="keep correlation ids, and trace contexts", statements=TRACED, oldest=6),
 )
 
 

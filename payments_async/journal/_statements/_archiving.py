@@ -196,6 +196,7 @@ def _line(connection: Connection, row: Row) -> bytes:
             "sent_before": bool(row.sent_before),
             "code": row.code,
             "message": row.message,
+            "correlation_id": row.correlation_id,
             "permitted_at": row.permitted_at if row.attempt else None,
             "updated_at": row.updated_at,
             "order": msgspec.Raw(request),

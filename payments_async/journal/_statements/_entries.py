@@ -78,15 +78,17 @@ _UNCONFIRMED_AMONG = """SELECT request_key, count(*) FROM ipn_event WHERE doubt 
     AND request_key IN ({marks}) GROUP BY request_key"""
 COLUMNS = (
     "id, request_id, state, token, attempt, sent_before, amount, body, body_sha256, transaction_id, code, message, "
-    "conflict, permitted_at, updated_at, archive"
+    "conflict, permitted_at, updated_at, archive, correlation_id, traceparent"
 )
 _BY_ID = f"SELECT {COLUMNS} FROM outbox WHERE id = ?"  # noqa: S608 - no value in it
 _BY_REQUEST = f"SELECT {COLUMNS} FROM outbox WHERE request_key = ?"  # noqa: S608
 # the second condition, written out, lets SQLite use the index of those that have one
 _BY_TRANSACTION = f"""SELECT {COLUMNS} FROM outbox WHERE transaction_id = ?
     AND transaction_id <> {NO_TRANSACTION} ORDER BY CASE WHEN {IS_HERE} THEN 0 ELSE 1 END LIMIT 2"""  # noqa: S608
+_SETTLED = FINAL - {State.REJECTED}  # by more than an answer
 _CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = coalesce(?, code),
     message = coalesce(?, message), conflict = coalesce(conflict, ?),
+    correlation_id = CASE WHEN ? = 1 THEN NULL ELSE coalesce(?, correlation_id) END,
     sent_before = CASE WHEN sent_before = 1 THEN 1 ELSE ? END, updated_at = ? WHERE id = ?"""
 # what an outbox has sent is known from its last sight on: it may be years old
 LOOK_SINCE = (
@@ -118,6 +120,7 @@ class Commit:
         has_claimed: A chunk came into other hands, who send what its rows call planned.
         changed: An order whose row it wrote, the last of them; it names ``now`` as the time of that.
         latest: The latest moment that it can be by the database's clock: a lease that is good then is good.
+        settled: Orders whose final outcome it brings, for the log: request id, state, transaction.
         of: What is done in it; of two commits the same where the first was undone, and the second does it anew.
 
     Args:
@@ -130,7 +133,18 @@ class Commit:
 
     __slots__ = (
         *("_crash_at", "_gathered", "_guesses", "_known", "connection", "database", "execute", "latest", "leased"),
-        *("changed", "has_claimed", "is_counted", "is_milestone", "moves", "nameless", "now", "of", "permit_at"),
+        *(
+            "changed",
+            "has_claimed",
+            "is_counted",
+            "is_milestone",
+            "moves",
+            "nameless",
+            "now",
+            "of",
+            "permit_at",
+            "settled",
+        ),
     )
 
     def __init__(
@@ -168,6 +182,7 @@ class Commit:
         self.has_claimed = False
         self.changed: int | None = None
         self.moves: list[tuple[int, str, int, Decimal]] = []
+        self.settled: list[tuple[str, State, str | None]] = []
 
     def count(self, run: int, state: str, count: int, amount: Decimal) -> None:
         """Orders that entered a state (or left it, below zero), with the sum of their amounts."""
@@ -263,7 +278,7 @@ class Commit:
                 return part()
             except Exception as error:
                 raise Unforeseen from error
-        moved, changed = len(self.moves), self.changed
+        moved, changed, settled = len(self.moves), self.changed, len(self.settled)
         if not is_first:
             self.execute("SAVEPOINT part")
         try:
@@ -272,6 +287,7 @@ class Commit:
             if not isinstance(error, self.database.Error) or self.goes_on(error):
                 self._undo(moved, is_first=is_first)
                 self.changed = changed
+                del self.settled[settled:]
             raise
         if not is_first:
             self.execute("RELEASE part")
@@ -486,6 +502,8 @@ def entry_of(row: Row, batch_id: str, doubts: Doubts = NO_DOUBTS, *, order: Orde
         updated_at=row.updated_at,
         unconfirmed=doubts.unconfirmed,
         failed_by_notification=doubts.failed_by_notification,
+        correlation_id=row.correlation_id,
+        traceparent=row.traceparent,
     )
 
 
@@ -498,14 +516,19 @@ def change(
     code: int | None = None,
     message: str | None = None,
     conflict: str | None = None,
+    correlation_id: str | None = None,
     sent_before: bool = False,
 ) -> None:
     """Write down what the table of states answered. ``None`` leaves a column as it is; the first conflict stands."""
     packed = pack_transaction_id(transaction_id)
-    commit.execute(_CHANGE, (state, packed, code, message, conflict, sent_before, commit.now, row.id))
+    begins_anew = state is State.PLANNED  # the exchange of before is kept with its attempt
+    values = (state, packed, code, message, conflict, begins_anew, correlation_id, sent_before, commit.now, row.id)
+    commit.execute(_CHANGE, values)
     commit.changed = row.id
     if state is not row.state:
         commit.move(run_of(row.id), row.state, state, Decimal(row.amount))
+        if state in _SETTLED and _log.isEnabledFor(logging.INFO):
+            commit.settled.append((row.request_id, state, unpack_transaction_id(packed or row.transaction_id)))
 
 
 def hold_back(commit: Commit, order_id: int, why: str) -> None:

@@ -333,7 +333,7 @@ def send_again(
 def plan_again(commit: Commit, row: Row, who: str, why: str, about: str | None) -> None:
     """Plan an order that never arrived, as a person says."""
     if not is_unsent(commit, row):
-        archive_attempt(commit, row, Signal.UNKNOWN, row.code, row.message, row.updated_at)
+        archive_attempt(commit, row, Signal.UNKNOWN, row.code, row.message, row.correlation_id, row.updated_at)
     decision = resolve(commit, Signal.WRITTEN_OFF, who, why, order_id=row.id, evidence=about)
     _dispute(commit, row, decision, who)
     change(commit, row, State.PLANNED, sent_before=True)
@@ -439,13 +439,19 @@ def _planned_in(commit: Commit, run: int) -> set[str]:
 
 
 def archive_attempt(
-    commit: Commit, row: Row, outcome: Signal, code: int | None, message: str | None, done_at: float
+    commit: Commit,
+    row: Row,
+    outcome: Signal,
+    code: int | None,
+    message: str | None,
+    correlation_id: str | None,
+    done_at: float,
 ) -> None:
     """Write down an attempt whose place in the row of its order the next one will take."""
     commit.execute(
-        """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, code, message, done_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-        (row.id, row.attempt, row.token, row.permitted_at, outcome, code, message, done_at),
+        """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, code, message, correlation_id, done_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (row.id, row.attempt, row.token, row.permitted_at, outcome, code, message, correlation_id, done_at),
     )
 
 

@@ -74,6 +74,7 @@ class _Attempt(NamedTuple):
     outcome: str
     code: int | None
     message: str | None
+    correlation_id: str | None
     done_at: float
 
 
@@ -337,8 +338,10 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
     def add(at: float, what: str, state: State | None, told: Callable[..., Happening], *of: object) -> None:
         found.append(_Fact(at, _RANKS[what], len(found), state, told, of))
 
-    def add_ours(what: str, at: float, worker: str | None, signal: Signal, state: State, words: str) -> None:
-        add(at, what, state, _ours, what, at, worker, signal, state, words)
+    def add_ours(
+        what: str, at: float, worker: str | None, signal: Signal, state: State, words: str, named: str | None = None
+    ) -> None:
+        add(at, what, state, _ours, what, at, worker, signal, state, words, named)
 
     add(trails.planned_at, "planned", State.PLANNED, _planned, row.id, trails)
     for attempt in attempts:
@@ -346,10 +349,10 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
         add_ours("permit", attempt.permitted_at, worker, Signal.PERMITTED, State.SENDING, f"attempt {attempt.n}")
         until, words = _later(evidence, attempt.permitted_at), _words(attempt.n, attempt.code, attempt.message, None)
         if signal is Signal.NOT_SENT:
-            add_ours("answer", attempt.done_at, worker, signal, State.PLANNED, words)
+            add_ours("answer", attempt.done_at, worker, signal, State.PLANNED, words, attempt.correlation_id)
         elif until is not None and until[0] in _ANSWERED:
             state, at = until
-            add_ours("answer", at, worker, _ANSWERED[state], state, words)
+            add_ours("answer", at, worker, _ANSWERED[state], state, words, attempt.correlation_id)
     if row.attempt and row.attempt not in [attempt.n for attempt in attempts]:
         # the attempt whose story is in the row itself; the others were put out of it by a later one or a decision
         worker = _worker(row, row.token, trails)
@@ -357,7 +360,7 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
         state, at = _later(evidence, row.permitted_at) or (row.state, row.updated_at)
         if state in _ANSWERED:
             words = _words(row.attempt, row.code, row.message, row.transaction_id)
-            add_ours("answer", at, worker, _ANSWERED[state], state, words)
+            add_ours("answer", at, worker, _ANSWERED[state], state, words, row.correlation_id)
     for seen in filterfalse(_is_late_proof, evidence):  # its attempt tells it
         what = _kind(seen)
         add(seen.at, what, _STATES[seen.after], _seen, seen, what)
@@ -397,8 +400,19 @@ def _planned(order_id: int, trails: _Trails) -> Happening:
     return Happening(at=trails.planned_at, what="planned", state=State.PLANNED, detail=detail)
 
 
-def _ours(what: str, at: float, worker: str | None, signal: Signal, state: State, words: str) -> Happening:
-    return Happening(at=at, what=what, by=worker, signal=signal, state=state, rule=RULES[signal], detail=words)
+def _ours(
+    what: str, at: float, worker: str | None, signal: Signal, state: State, words: str, named: str | None
+) -> Happening:
+    return Happening(
+        at=at,
+        what=what,
+        by=worker,
+        signal=signal,
+        state=state,
+        rule=RULES[signal],
+        detail=words,
+        correlation_id=named,
+    )
 
 
 def _seen(seen: _Evidence, what: str) -> Happening:

@@ -69,7 +69,7 @@ _ENDS = {  # of an attempt whose order is as its permit left it and a person nev
 _LEASE = ("lease_until", "lease")  # of a chunk: its end, and how long it was taken for
 _IS_AHEAD, _IS_OVER, _ENDS_AT = is_ahead(*_LEASE), is_over(*_LEASE), ends_at(*_LEASE)
 _OF_PERMIT = ("BIGINT", "BIGINT", "BIGINT", "DOUBLE PRECISION")  # the types of what names it
-_OF_ACCEPTED, _OF_ENDED = (*_OF_PERMIT, "BYTEA"), (*_OF_PERMIT, "TEXT", "BYTEA", "BIGINT", "TEXT")
+_OF_ACCEPTED, _OF_ENDED = (*_OF_PERMIT, "BYTEA"), (*_OF_PERMIT, "TEXT", "BYTEA", "BIGINT", "TEXT", "TEXT")
 # The rules of a permit, and of the usual end of an attempt. They are written nowhere else.
 _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"  # only an open chunk has an owner
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
@@ -78,10 +78,10 @@ _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt 
 _AS_PERMITTED = "id = {0} AND state = 'sending' AND attempt = {1} AND token = {2} AND permitted_at = {3}"
 _EACH_AS_PERMITTED = _AS_PERMITTED.format(*(f"given.column{place}" for place in range(1, 5)))
 _ENDED_ALONE = f"""UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
-    updated_at = ? WHERE {_AS_PERMITTED.format(*"????")} RETURNING conflict"""  # noqa: S608 - no value in it
+    correlation_id = ?, updated_at = ? WHERE {_AS_PERMITTED.format(*"????")} RETURNING conflict"""  # noqa: S608 - no value in it
 _ENDED = f"""UPDATE outbox SET state = given.column5, transaction_id = CASE WHEN given.column6 = {NO_TRANSACTION}
     THEN transaction_id ELSE given.column6 END, code = CAST(given.column7 AS BIGINT),
-    message = CAST(given.column8 AS TEXT), updated_at = ? FROM {{given}}
+    message = CAST(given.column8 AS TEXT), correlation_id = CAST(given.column9 AS TEXT), updated_at = ? FROM {{given}}
     WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL"""  # noqa: S608 - no value in it
 # a notification without a request id that came before may be about one of these: then each is looked at by itself
 _ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column5, code = NULL, message = NULL,
@@ -316,12 +316,12 @@ def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...
         JournalCorrupt: Of a batch.
     """
     found = commit.execute(
-        f"""SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority FROM outbox
-        WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE} ORDER BY id""",  # noqa: S608 - no value in it
+        f"""SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority, traceparent
+        FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE} ORDER BY id""",  # noqa: S608 - no value in it
         chunk_bounds(run, number),
     ).fetchall()
     claimed = []
-    for order_id, request_id, amount, body, digest, attempt, sent_before, not_before, priority in found:
+    for order_id, request_id, amount, body, digest, attempt, sent_before, not_before, priority, traceparent in found:
         try:
             proved(request_id, amount, body, digest)
         except JournalCorrupt as error:
@@ -337,6 +337,7 @@ def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...
                 sent_before=bool(sent_before),
                 not_before=not_before,
                 priority=priority,
+                traceparent=traceparent,
             )
         )
     return tuple(claimed)
@@ -562,6 +563,7 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
             and packed is not None
             and outcome.code is None
             and outcome.message is None
+            and outcome.correlation_id is None
         ):
             accepted.append((*_named(permit), bytearray(packed)))
             amounts.setdefault(run_of(permit.id), []).append(permit.amount)
@@ -569,7 +571,8 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         state = _ENDS.get(outcome.signal)
         if state is None or (packed is not None and _are_nameless(commit)):
             return False
-        others.append((*_named(permit), state.value, packed or _NONE, outcome.code, outcome.message))
+        words = (outcome.code, outcome.message, outcome.correlation_id)
+        others.append((*_named(permit), state.value, packed or _NONE, *words))
         commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     for run, those in amounts.items():
         commit.move(run, State.SENDING, State.ACCEPTED, sum_of(those), len(those))
@@ -656,7 +659,8 @@ def record(commit: Commit, outcome: Outcome) -> TransitionResult:
     state = None if permit.sent_before else _ENDS.get(outcome.signal)
     if state is None:
         return _record_unusual(commit, outcome)
-    values = (state, packed, outcome.code, outcome.message, commit.now, *_named(permit))
+    words = (outcome.code, outcome.message, outcome.correlation_id)
+    values = (state, packed, *words, commit.now, *_named(permit))
     found = commit.execute(_ENDED_ALONE, values).fetchall()
     if not found:
         return _record_unusual(commit, outcome)
@@ -692,17 +696,28 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> TransitionResult:
     if not is_the_last:
         record_evidence(commit, row, evidence, row.state, None)  # says nothing of what is open
         return TransitionResult(request_id=row.request_id, before=row.state, state=row.state)
+    words_of_it = outcome.code, outcome.message, outcome.correlation_id
     state, words, _ = weigh_answer(row, outcome.signal, unsent=is_unsent(commit, row))
     flaw = words
     is_planned_again = row.state is not state is State.PLANNED
     if is_planned_again:
-        archive_attempt(commit, row, outcome.signal, outcome.code, outcome.message, commit.now)
+        archive_attempt(commit, row, outcome.signal, *words_of_it, commit.now)
         open_chunk_of(commit, row)
     is_told_by_attempt = is_planned_again and row.state is State.SENDING
     if not is_told_by_attempt and not record_evidence(commit, row, evidence, state, words):
         flaw = None  # it was seen by whoever acknowledged it
     hint = outcome.transaction_id if state is not row.state else None
-    change(commit, row, state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw)
+    code, message, correlation_id = words_of_it
+    change(
+        commit,
+        row,
+        state,
+        transaction_id=hint,
+        code=code,
+        message=message,
+        conflict=flaw,
+        correlation_id=correlation_id,
+    )
     if is_planned_again and outcome.holds_back:
         hold_back(commit, row.id, outcome.message or "it cannot be sent as it is")
     return TransitionResult(request_id=row.request_id, before=row.state, state=state, conflict=words)

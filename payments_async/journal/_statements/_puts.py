@@ -76,15 +76,18 @@ from payments_async.journal._states import UNSENT, UNSETTLED, Signal, State
 
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 _SIZES = (64, 16, 4, 1)  # orders in one statement
-_ROW = f"({', '.join('?' * 14)})"
+_ROW, _TRACED_ROW = f"({', '.join('?' * 14)})", f"({', '.join('?' * 15)})"
 _KINDS = (
     *("BIGINT", "TEXT", "TEXT", "TEXT", "BIGINT", "BIGINT", "TEXT", "BYTEA", "BYTEA"),
     *(*["DOUBLE PRECISION"] * 4, "BIGINT"),
 )
 _INSERT = """INSERT INTO outbox (id, request_key, request_id, state, token, attempt, amount, body, body_sha256,
     permitted_at, updated_at, put_at, not_before, priority)"""
+_TRACED = f"{_INSERT[:-1]}, traceparent)"
 _INSERTS = {size: f"{_INSERT} VALUES {', '.join([_ROW] * size)}" for size in _SIZES}
 _INSERT_ARRAYS = f"{_INSERT} SELECT * FROM {given(_KINDS)}"  # noqa: S608 - no value in it
+_TRACED_INSERTS = {size: f"{_TRACED} VALUES {', '.join([_TRACED_ROW] * size)}" for size in _SIZES}
+_TRACED_ARRAYS = f"{_TRACED} SELECT * FROM {given((*_KINDS, 'TEXT'))}"  # noqa: S608 - no value in it
 _HIGHEST = "SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?"
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
@@ -120,6 +123,7 @@ class PutRequest:
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
         adoption: A named person's word that it is ours, though it may have been sent elsewhere.
         sent: How it ended where the caller's session has sent it by itself: it is never sent from here then.
+        traceparent: The trace context of who puts it.
         permit: What was granted in the last commit that tried, whether or not that was made.
         elsewhere: With an adoption: who may have sent it, as the last commit that tried was told.
         together: Puts it, alone or with others, where a database has its own way; ``None`` for ``put_all``.
@@ -139,6 +143,7 @@ class PutRequest:
     register: Registrar | None
     adoption: TakeoverAuthorisation | None = None
     sent: Evidence | None = None
+    traceparent: str | None = None
     permit: Permit | None = None
     elsewhere: HeldElsewhere | None = None
     together: Callable[[Commit, Sequence[PutRequest]], list[Placed | Exception]] | None = None
@@ -348,6 +353,7 @@ class _Arrivals:
         self._runs: dict[str, tuple[int, bool]] = {}  # and whether they send nothing yet
         self._fillings: dict[tuple[str, str | None, bool], _Filling] = {}
         self._rows: list[tuple[Any, ...]] = []
+        self._traces: list[str | None] = []  # of these
         self._amounts: dict[tuple[int, State], list[Decimal]] = {}
 
     def add(self, request: PutRequest) -> _Arrival:
@@ -378,6 +384,7 @@ class _Arrivals:
         )
         # as bytearrays: for bytes sqlite3 looks for an adapter first, which takes longer than the rest
         self._rows.append((*place, amount, bytearray(request.body), bytearray(digest), *moments, request.priority))
+        self._traces.append(request.traceparent)
         self._amounts.setdefault((run, state), []).append(order.amount)
         if is_later or (filling.mine is None and request.priority):
             commit.execute(
@@ -389,17 +396,21 @@ class _Arrivals:
 
     def insert(self) -> None:
         """Write down those that are not yet."""
-        rows, self._rows = self._rows, []
+        rows, traces, self._rows, self._traces = self._rows, self._traces, [], []
+        inserts, arrays = _INSERTS, _INSERT_ARRAYS
         if rows:
             self._commit.changed = rows[-1][0]
+        if any(traces):
+            inserts, arrays = _TRACED_INSERTS, _TRACED_ARRAYS
+            rows = [(*row, trace) for row, trace in zip(rows, traces, strict=True)]
         for filling in self._fillings.values():
             filling.is_filled(self._commit)
         if rows and self._commit.database.takes_arrays:
-            self._commit.execute(_INSERT_ARRAYS, [list(column) for column in zip(*rows, strict=True)])
+            self._commit.execute(arrays, [list(column) for column in zip(*rows, strict=True)])
             rows = []
         for size in _SIZES:
             while len(rows) >= size:
-                self._commit.execute(_INSERTS[size], list(chain.from_iterable(rows[:size])))
+                self._commit.execute(inserts[size], list(chain.from_iterable(rows[:size])))
                 del rows[:size]
         for (run, state), amounts in self._amounts.items():
             self._commit.count(run, state, len(amounts), sum_of(amounts))
@@ -447,6 +458,7 @@ def _placed(
             attempt=int(arrival.is_permitted),
             permitted_at=commit.permit_at if arrival.is_permitted else None,
             updated_at=commit.now,
+            traceparent=request.traceparent,
         )
     if mine is None or not (arrival.is_permitted or entry.state is State.PLANNED):
         return Placed(entry=entry, is_new=True, chunk=mine)
@@ -457,6 +469,7 @@ def _placed(
         body=request.body,
         not_before=request.not_before,
         priority=request.priority,
+        traceparent=request.traceparent,
     )
     if not arrival.is_permitted:
         return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed)
