@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
 
 from payments_async import (
     AirtimeLine,
@@ -17,7 +18,7 @@ from payments_async import (
     PayoutOrder,
     UtilityAccount,
 )
-from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.working import working
 from payments_async.bulk import BatchChanged, Plan
@@ -25,14 +26,27 @@ from payments_async.journal import Entry, Journal, JournalRefused, Signature, St
 
 _LARGEST = 10  # payouts that are shown of many
 _CONCERNS = 5  # of many
+_MUCH_MORE = Decimal("1.5")  # times the greatest batch before
 
 _AT_ONCE = 500  # in a commit or two
 
 
-async def agree(screen: Screen, payments: PaymentsSession, made: Plan, question: str, *, otherwise: str) -> None:
+async def agree(
+    screen: Screen,
+    payments: PaymentsSession,
+    made: Plan,
+    question: str,
+    *,
+    otherwise: str,
+    before: Sequence[Decimal] = (),
+) -> None:
     """Show what would be paid, and ask. With ``--show-personal`` every payout is shown, else the largest.
 
-    At a terminal names and numbers stand in full, unless ``--mask`` is given.
+    At a terminal names and numbers stand in full, unless ``--mask`` is given. A batch that is much more than any before
+    it takes its sum typed, in place of a yes.
+
+    Args:
+        before: What the batches of the journal came to.
 
     Raises:
         Declined: It is a no.
@@ -40,7 +54,18 @@ async def agree(screen: Screen, payments: PaymentsSession, made: Plan, question:
     """
     if screen.can_ask:
         await show_orders(screen, payments, made)
-    screen.confirm(question, yes=False, otherwise=otherwise)
+    greatest = max(before, default=None)
+    if greatest is None or made.open_total <= greatest * _MUCH_MORE:
+        screen.confirm(question, yes=False, otherwise=otherwise)
+        return
+    screen.say(f"\n[bold yellow]No batch before it was more than[/] {money(greatest, made.currency)}.")
+    typed = screen.typed(f"{question} Type the sum", otherwise=otherwise)
+    try:
+        is_sum = Decimal(typed.replace(",", "").replace(" ", "")) == made.open_total
+    except InvalidOperation:
+        is_sum = False
+    if not is_sum:
+        raise Declined(f"that is not the sum; {otherwise}")
 
 
 async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> None:

@@ -193,13 +193,20 @@ async def names_shown(screen: Screen, made: Plan, file: Path, *, is_asked: bool)
 
 
 def show_plan(
-    screen: Screen, made: Plan, title: str, *, everything: bool = False, names: Mapping[str, str] | None = None
+    screen: Screen,
+    made: Plan,
+    title: str,
+    *,
+    everything: bool = False,
+    names: Mapping[str, str] | None = None,
+    is_asked: bool = True,
 ) -> None:
     """Write the summary of a plan.
 
     Args:
         everything: All that is known, and not the first of what is alike.
         names: What orders are called, where that is not their id.
+        is_asked: A question follows, or a person looks whom it pays: at a terminal, changes name them in full.
     """
     called = names or {}
 
@@ -232,7 +239,7 @@ def show_plan(
     issues.show(f"{made.left_out:,} left out", "yellow", made.skipped)
     _show_duplicates(screen, made, shown, everything=everything)
     if made.comparison is not None:
-        _show_comparison(screen, made.comparison, made.currency, shown, everything=everything)
+        _show_comparison(screen, made.comparison, made.currency, shown, everything=everything, is_asked=is_asked)
     issues.show("Look at this", "yellow", made.warnings)
 
 
@@ -256,8 +263,11 @@ def check_plan(made: Plan, approved: str | None) -> None:
 
 
 def plan_document(made: Plan) -> dict[str, object]:
-    """A plan for machines."""
+    """A plan for machines, which names nobody."""
     known = attrs.asdict(made, recurse=False, filter=lambda field, _: field.name != "orders")
+    if made.comparison is not None:
+        shown = [attrs.evolve(one, name="", account="", account_before=None) for one in made.comparison.shown]
+        known["comparison"] = attrs.evolve(made.comparison, shown=tuple(shown))
     return {"clean": made.is_clean, **known}
 
 
@@ -390,7 +400,13 @@ def _group(group: DuplicateGroup) -> str:
 
 
 def _show_comparison(
-    screen: Screen, found: Comparison, currency: str | None, name: Callable[[str], str], *, everything: bool
+    screen: Screen,
+    found: Comparison,
+    currency: str | None,
+    name: Callable[[str], str],
+    *,
+    everything: bool,
+    is_asked: bool,
 ) -> None:
     """What is not as it was."""
     screen.say(
@@ -404,16 +420,20 @@ def _show_comparison(
         screen.say(f"  {count:,} {_CHANGES[kind][0].lower()}{_CHANGES[kind][1:]}:")
         told = members if everything else members[:_EXAMPLES]
         for one in told:
-            screen.hanging("    ", quoted(_change(one, name)))
+            screen.hanging("    ", quoted(_change(screen, one, name, is_asked=is_asked)))
         if count > len(told):
             screen.say(f"    and {count - len(told):,} more")
 
 
-def _change(one: PayeeChange, name: Callable[[str], str]) -> str:
+def _change(screen: Screen, one: PayeeChange, name: Callable[[str], str], *, is_asked: bool) -> str:
     amounts = " -> ".join(f"{amount:,f}" for amount in (one.before, one.now) if amount is not None)
     if one.before and one.now is not None and one.before != one.now:
         amounts += f" ({(one.now - one.before) * 100 / one.before:+.0f} %)"
-    return f"{name(one.request_id)}: {amounts} to {one.payee}"
+    account, person = one.payee, ""
+    if screen.shows_people(is_asked=is_asked):
+        account, person = one.account, f" {one.name}"
+        account += f", before {one.account_before}" if one.account_before is not None else ""
+    return f"{name(one.request_id)}{person}: {amounts} to {account}"
 
 
 def _duplicate(one: Duplicate, name: Callable[[str], str]) -> str:

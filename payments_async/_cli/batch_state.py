@@ -21,6 +21,7 @@ T = TypeVar("T")
 SHOWN = 20  # orders of a kind
 _LOOKED_AT = 10_000
 _REASONS = _EXAMPLES = 3
+_LONGEST = 150  # characters of a reason
 _CALL = re.compile(r"\b(?:GET|POST) /\S+: ")  # an error's beginning: which call it was
 _DIGITS = re.compile(r"[0-9]+")  # what is told of one order alone
 
@@ -131,17 +132,25 @@ def _tried_again(later: LaterTry | None) -> str:
     return f"tried again in batch {later.batch_id}, where it is {later.state}{warning}"
 
 
-def show_reasons(screen: Screen, title: str, style: str, found: Sequence[Reason]) -> None:
-    """Write why orders are not paid, or need a person: the first three reasons, with the first three orders of each."""
+def show_reasons(
+    screen: Screen, title: str, style: str, found: Sequence[Reason], *, most: int = _REASONS, is_short: bool = False
+) -> None:
+    """Write why orders are not paid, or need a person: the first reasons, with the first three orders of each.
+
+    Args:
+        most: Reasons that are shown.
+        is_short: A line for each, without its orders.
+    """
     if not found:
         return
     screen.say(f"\n[bold {style}]{title}: {sum(one.orders for one in found):,}[/]")
-    for one in found[:_REASONS]:
-        screen.hanging(f"{one.orders:>7,} ", quoted(f"{one.state}: {shortened(one.words)}"))
-        if names := [_named(screen, entry) for entry in one.first[:_EXAMPLES]]:
+    width = max(40, screen.out.width - 9) if is_short and screen.is_live else _LONGEST
+    for one in found[:most]:
+        screen.hanging(f"{one.orders:>7,} ", quoted(shortened(f"{one.state}: {one.words}", width)))
+        if not is_short and (names := [_named(screen, entry) for entry in one.first[:_EXAMPLES]]):
             more = f" and {one.orders - len(names):,} more" if one.orders > len(names) else ""
             screen.hanging(" " * 8, f"[dim]{quoted(', '.join(names))}{more}[/]")
-    if rest := found[_REASONS:]:
+    if rest := found[most:]:
         screen.say(f"{sum(one.orders for one in rest):>7,} for {counted(len(rest), 'other reason')}")
 
 
@@ -224,44 +233,35 @@ def tell_next(
         quarantined: Its chunks that wait for a person.
         unpaid_are_shown: Those that were not paid have been named already.
     """
-    counts = progress.counts
-    unpaid = sum(counts[state] for state in UNPAID)
-    if unpaid and not unpaid_are_shown:
-        screen.say(f"\nOrders that were not paid: {unpaid:,}. Which, and why:")
-        screen.command(command_line("bulk status", journal=journal, batch_id=batch_id))
-    open_ = counts[State.ACCEPTED] + counts[State.UNKNOWN]
-    if open_ and not quarantined:
-        line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)
-        screen.say(f"\nOrders without a final outcome yet: {open_:,}. To look them up:")
-        screen.command(line)
+    counts, named = progress.counts, {"journal": journal, "batch_id": batch_id}
+    signed = "--who NAME --why REASON"
+    screen.say()
+    if (unpaid := sum(counts[state] for state in UNPAID)) and not unpaid_are_shown:
+        screen.say(f"{counted(unpaid, 'order')} not paid. Which, and why:")
+        screen.command(command_line("bulk status", **named))
+    if (open_ := counts[State.ACCEPTED] + counts[State.UNKNOWN]) and not quarantined:
+        screen.say(f"{counted(open_, 'order')} without a final outcome yet. To look them up:")
+        screen.command(command_line("bulk reconcile", **named))
     if progress.unconfirmed:
         screen.say(
-            f"\nOrders notified, not confirmed: {progress.unconfirmed:,}. They move once the service's own record "
-            "bears the notification out; the receiver asks for it again and again."
+            f"{counted(progress.unconfirmed, 'order')} notified, not confirmed: the receiver asks the service again."
         )
     if counts[State.PARKED]:
-        line = f"{command_line('bulk send-again', journal=journal)} REQUEST_ID --who NAME --why REASON"
-        screen.say(
-            f"\nOrders that were not found, or never sent and yet told of: {counts[State.PARKED]:,}. Ask the service "
-            "about each; for one that it surely never had:"
-        )
-        screen.command(line)
+        words = "Ask the service; for one that it surely never had:"
+        screen.say(f"{counted(counts[State.PARKED], 'order')} not found. {words}")
+        screen.command(f"{command_line('bulk send-again', journal=journal)} REQUEST_ID {signed}")
     if progress.conflicts:
-        line = f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID --who NAME --why REASON"
-        screen.say(
-            f"\nOrders with evidence against evidence: {progress.conflicts:,}. Ask the service about each; once you "
-            "know what is true:"
-        )
-        screen.command(line)
+        words = "Ask the service; once you know what is true:"
+        screen.say(f"{counted(progress.conflicts, 'order')} with evidence against evidence. {words}")
+        screen.command(f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID {signed}")
     if quarantined:
         screen.say(
-            "\nChunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
-            f"{quarantined:,}. What it calls planned may have been sent. Look for all of it:"
+            f"{counted(quarantined, 'chunk')} in quarantine: the journal was copied or restored, or its orders were "
+            "adopted. What it calls planned may have been sent. Look for all of it:"
         )
-        screen.command(command_line("bulk reconcile", journal=journal, batch_id=batch_id))
+        screen.command(command_line("bulk reconcile", **named))
         screen.say("Then, for what the service never had:")
-        line = command_line("bulk lift-quarantine", journal=journal, batch_id=batch_id)
-        screen.command(f"{line} --who NAME --why REASON")
+        screen.command(f"{command_line('bulk lift-quarantine', **named)} {signed}")
 
 
 def progress_document(progress: Progress) -> dict[str, object]:

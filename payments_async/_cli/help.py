@@ -12,40 +12,37 @@ _WORDS: Mapping[type, str] = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path:
 
 
 # What few need: shown by --help-all. An option that a command cannot do without is shown in any case.
-_RARE = frozenset(
-    {
-        "adopt",
-        "app_key",
-        "authorization",
-        "base_url",
-        "ca_file",
-        "compare",
-        "compare_change",
-        "concurrency",
-        "currency",
-        "debug",
-        "delimiter",
-        "encoding",
-        "log",
-        "max_each",
-        "max_error_rate",
-        "max_total",
-        "max_unknown",
-        "min_balance",
-        "needs_approval",
-        "notify",
-        "password_file",
-        "profile",
-        "proxy",
-        "rate",
-        "second_journal",
-        "show_personal",
-        "stop_at_total",
-        "user_id",
-        "validate",
-        "without_looking",
-    }
-)
+_RARE_NAMES = """
+    adopt app_key authorization base_url ca_file compare compare_change concurrency currency debug delimiter encoding
+    forget log max_each max_error_rate max_total max_unknown min_balance needs_approval notify password_file profile
+    proxy rate second_journal show_personal stop_at_total user_id validate without_looking
+"""
+_RARE = frozenset(_RARE_NAMES.split())
+_OF_FILES = frozenset(["kind", "item", "guess_items", "mapped", "sheet", "derive_request_ids"])
+_OF_PEOPLE = frozenset(["phone", "email", "batch_id", "from_account", "to_account", "message", "metadata"])
+# ... and of one command, so that a help shows twelve options at most.
+_RARE_IN: Mapping[str, frozenset[str]] = {
+    "plan": frozenset(["item", "skip_bad", "everything", "new_journal"]),
+    "run": _OF_FILES | {"path_token", "sender", "trusted_proxy", "needs_approval"},
+    "approve": _OF_FILES | {"skip_bad", "acknowledge"},
+    "put": _OF_FILES | {"name"},
+    "submit": _OF_FILES | {"name"},
+    "pay": _OF_PEOPLE | {"internet", "utility", "area", "product", "new_journal", "airtime"},
+    "collect": _OF_PEOPLE | {"new_journal"},
+    "sandbox": frozenset(["idle", "ipn_attempts"]),
+}
+# The groups in which a help shows them; what is in none comes first.
+_PANELS: Mapping[str, str] = {
+    name: panel
+    for panel, names in {
+        "What is paid": "kind item guess_items mapped sheet currency encoding delimiter derive_request_ids "
+        "forget compare compare_change validate",
+        "Safety": "approved skip_bad acknowledge yes maker new_journal second_journal adopt needs_approval max_each "
+        "max_total max_unknown max_error_rate stop_at_total min_balance without_looking rate concurrency",
+        "Output": "as_json show_personal debug log csv html xlsx overwrite notify approval_sheet everything",
+    }.items()
+    for name in names.split()
+}
 _ALL = "payments_async.help_all"
 
 
@@ -55,7 +52,10 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         """Its options and arguments, and those that ask for help."""
         parameters = _with_plain_flags(super().get_params(ctx))
-        rare = [one for one in parameters if _is_rare(one, parameters)]
+        rare = [one for one in parameters if _is_rare(one, parameters, self.name or "")]
+        for one in parameters:
+            if one.param_type_name == "option" and one.name in _PANELS and one.rich_help_panel is None:
+                one.rich_help_panel = _PANELS[one.name]
         for one in rare:
             one.hidden = not (ctx.meta.get(_ALL) or ctx.resilient_parsing)
         for one in parameters if rare else ():
@@ -88,9 +88,10 @@ class PlainGroup(TyperGroup):
         return _with_plain_flags(super().get_params(ctx))
 
 
-def _is_rare(one: Any, parameters: Any) -> bool:
+def _is_rare(one: Any, parameters: Any, command: str) -> bool:
+    is_rare = one.name in _RARE or one.name in _RARE_IN.get(command, ())
     goes_with_rare = one.name in ("who", "why") and any(other.name == "adopt" for other in parameters)
-    return not one.required and one.param_type_name == "option" and (one.name in _RARE or goes_with_rare)
+    return not one.required and one.param_type_name == "option" and (is_rare or goes_with_rare)
 
 
 def _with_plain_flags(parameters: Any) -> Any:

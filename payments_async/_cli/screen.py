@@ -238,6 +238,14 @@ class Screen:
         Raises:
             BadInput: There is no terminal to ask at.
         """
+        return self.typed(f"{question} [y/N]", otherwise=otherwise, option=option).lower() in ("y", "yes")
+
+    def typed(self, question: str, *, otherwise: str, option: str = "--yes") -> str:
+        """What the person at the terminal types; nothing where the input ends.
+
+        Raises:
+            BadInput: There is no terminal to ask at.
+        """
         if not self.can_ask:
             raise BadInput(
                 f"{option}: needed where there is no terminal to ask at; {otherwise}. Run it at a terminal, or add "
@@ -245,9 +253,9 @@ class Screen:
             )
         try:
             with _asking():
-                return input(f"\n{question} [y/N] ").strip().lower() in ("y", "yes")
+                return input(f"\n{question} ").strip()
         except EOFError:
-            return False
+            return ""
         except KeyboardInterrupt:
             self.say()  # what comes next begins on a line of its own
             self.trouble(otherwise)

@@ -23,6 +23,7 @@ from payments_async._cli.journal import (
     journal_option,
     make_own_folder,
     may_be_made,
+    named_or_none,
     opened,
     own_journal,
     seconded,
@@ -82,7 +83,7 @@ class OrderBasics:
 
     amount: Annotated[str, typer.Option(help="As in 150000 or 1,500.50, in units of the account's currency.")]
     item: Annotated[str, typer.Option(help="Item of the operator or provider; see products.")]
-    name: Annotated[str, typer.Option(help="Name of the beneficiary.")]
+    name: Annotated[str, typer.Option(help="Name of the person who is paid, or who pays.")]
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +105,7 @@ class Sending:
 
     journal: Annotated[
         JournalPlace | None,
-        journal_option("The journal's file or DSN; by default the account has a file in the user's data folder."),
+        journal_option("The journal's file or DSN; by default the one in this folder, or the account's own."),
     ] = None
     new_journal: Annotated[
         bool, typer.Option("--new-journal", help="Make the file that --journal names. It knows no earlier payment.")
@@ -172,7 +173,9 @@ class SingleOrder:
         async with AsyncExitStack() as stack:
             payments = await stack.enter_async_context(settings.session())
             identity = RunIdentity.of(payments.base_url, app_key=settings.application, user_id=settings.user_id or "")
-            path = seconded(self.sending.journal or own_journal(identity), self.sending.second_journal)
+            path = seconded(
+                self.sending.journal or named_or_none(None) or own_journal(identity), self.sending.second_journal
+            )
             assert path is not None
             if await path.exists():
                 journal = await stack.enter_async_context(opened(path))

@@ -478,7 +478,7 @@ async def test_what_was_not_paid_is_named_with_the_reason(
     """By status and report, to people and machines; nothing is green about it."""
     sandbox.script(Fault.REFUSED, on="payout")
     told = await run("bulk", "run", payroll, *sent, "--yes", "--new-journal", "--concurrency", "1")
-    assert "Orders that were not paid: 1. Which, and why: payments-async bulk status" in told.said
+    assert "1 order not paid. Which, and why: payments-async bulk status" in told.said
     for command in ("status", "report"):
         ran = await run("bulk", command, *sent)
         assert 3 == ran.status

@@ -146,3 +146,17 @@ async def test_several_persons_are_shown_to_choose_from(run: Run) -> None:
         told = await run(*command, "--show-personal")
         assert ("Zoe Müller" in told.said, "Basil Cole" in told.said) == (True, True)
     assert 2 == (await run("explain", "Nobody Here")).status
+
+
+async def test_a_sum_that_is_unusual_is_typed(run: Run, run_on_terminal: Run, sandbox: Sandbox) -> None:
+    """A yes is not enough for much more than any month before; and the change is shown with name, amounts, accounts."""
+    await october(run)
+    write("Payroll November 2026.xlsx", 1_600_000)
+    send = ("bulk", "run", "Payroll November 2026.xlsx", "--acknowledge")
+    refused = await run_on_terminal(*send, typed="y\n")
+    assert (5, 2) == (refused.status, len(sandbox.ledger))
+    for words in ("No batch before it was more than", "240,000 UGX", "that is not the sum"):
+        assert words in refused.said
+    assert "Zoe Müller: 150,000 -> 1,600,000 (+967 %) to +256772000001" in refused.said
+    sent = await run_on_terminal(*send, typed="1,690,000\n")
+    assert (0, 4) == (sent.status, len(sandbox.ledger))

@@ -333,8 +333,8 @@ def test_standard_files_that_were_closed(tmp_path: Path, closed: str) -> None:
 async def test_what_few_need_is_shown_by_another_help(run: Run) -> None:
     """The usual one fits on a screen, and says where the rest is; every option works in any case."""
     usual, whole = [(await run("bulk", "run", which, COLUMNS="110")).out for which in ("--help", "--help-all")]
-    for option in ("--batch-id", "--journal", "--plan", "--skip-bad", "--yes", "--map"):
+    for option in ("--batch-id", "--journal", "--plan", "--skip-bad", "--yes", "--listen"):
         assert option in usual
-    for option in ("--max-total", "--without-looking", "--base-url", "--encoding"):
+    for option in ("--max-total", "--without-looking", "--base-url", "--map"):
         assert (option in usual, option in whole) == (False, True)
     assert re.search(r"--help-all shows \d+ options more", " ".join(usual.replace("│", " ").split()))

@@ -77,7 +77,7 @@ async def test_notifications_are_told_with_their_senders(run: Run, batch: None) 
     assert "Pay it again? No: the evidence is against itself." in ran.said
     assert "payments-async bulk acknowledge RUN-1 --journal j.sqlite --who NAME --why REASON" in ran.said
     status = await run("bulk", "status", "--journal", "j.sqlite")
-    assert (4, True) == (status.status, "Orders with evidence against evidence: 1." in status.said)
+    assert (4, True) == (status.status, "1 order with evidence against evidence." in status.said)
 
 
 async def notified(journal: SqliteJournal, kind: type[TransactionEvent], status_code: int) -> None:

@@ -48,15 +48,20 @@ async def test_the_same_people_by_another_journal(run: Run, sandbox: Sandbox) ->
     assert 6 == len(sandbox.ledger)
 
 
-async def test_a_single_payment_beside_a_payroll(run: Run, sandbox: Sandbox) -> None:
-    """The account's own journal would be a second one: it says which one there is, and nothing is sent."""
+async def test_a_single_payment_beside_a_payroll(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the company's folder it is in the company's journal; elsewhere one of its own would be a second one."""
     assert 0 == (await run("bulk", "run", *NOVEMBER, "--new-journal", "--yes")).status
     pay = ("pay", "--request-id", "voucher-1", "--amount", "5000", "--wallet", "+256772000009", "--name", "G. Akello")
     pay = (*pay, "--item", "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", "--yes")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     refused = await run(*pay)
     assert (2, 3, True) == (refused.status, len(sandbox.ledger), "payroll.sqlite" in refused.said), refused.said
-    paid = await run(*pay, "--journal", "payroll.sqlite")
-    assert (0, 4) == (paid.status, len(sandbox.ledger)), paid.said
+    monkeypatch.chdir(tmp_path)
+    paid = await run(*pay)
+    assert (0, 4, True) == (paid.status, len(sandbox.ledger), "journal payroll.sqlite" in paid.said), paid.said
 
 
 async def test_an_outbox_that_holds_nothing_yet(run: Run, sandbox: Sandbox) -> None:

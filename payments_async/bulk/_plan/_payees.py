@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from decimal import Context, Decimal
 from typing import Literal, NamedTuple
 
-from payments_async._values.frozen import frozen
+from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import mask
 from payments_async._wire.kinds import KINDS as ORDER_KINDS
 from payments_async._wire.kinds import destination_of, item_of, reference_of
@@ -142,6 +142,9 @@ class PayeeChange:
         request_id: Their first order: of this batch, or of the other one for who is gone.
         payee: The number of the wallet, account or line, masked.
         before, now: The sums of their orders; ``None`` where there is none.
+        name: Of their first order; personal, as the next two are.
+        account: The number in full.
+        account_before: That of the other batch, where the name was paid elsewhere; else ``None``.
     """
 
     kind: ChangeKind
@@ -149,6 +152,9 @@ class PayeeChange:
     payee: str
     before: Decimal | None
     now: Decimal | None
+    name: str = field(default="", repr=False)
+    account: str = field(default="", repr=False)
+    account_before: str | None = field(default=None, repr=False)
 
 
 @frozen(kw_only=True)
@@ -267,7 +273,8 @@ class PayeeLedger(ExitStack):
         key = _digest(payee.key)
         record = _RECORD.pack(key, name, side, self._place, f"{order.amount:f}".encode())
         self._by_payee.add(key[0], record)
-        self._place += self._lines.write("\t".join((order.request_id, payee.masked, *about, "\n")).encode())
+        told = (order.request_id, payee.masked, *about, order.beneficiary.name, reference_of(order))
+        self._place += self._lines.write("\t".join((*(_CONTROLS.sub(" ", one) for one in told), "\n")).encode())
         return record
 
     def _payees(self) -> Iterator[tuple[bytes, _Paid]]:
@@ -320,7 +327,7 @@ class PayeeLedger(ExitStack):
 
     def _duplicate(self, same: bool, line: int, first: int, amount: Decimal) -> Duplicate:
         later, earlier = self._line(line), self._line(first)
-        batch_id, state = later[2:4] if later[2:] else (None, None)
+        batch_id, state = later[2:4] if later[4:] else (None, None)
         ours, other = (earlier, later) if batch_id else (later, earlier)  # the later one is the journal's
         return Duplicate(
             request_id=ours[0],
@@ -332,14 +339,15 @@ class PayeeLedger(ExitStack):
             state=state,
         )
 
-    def _accounts(self) -> Iterator[tuple[dict[bytes, int], dict[bytes, Decimal]]]:
-        """For each name its payees of the batch with their first lines, and those of the other one with their sums."""
+    def _accounts(self) -> Iterator[tuple[dict[bytes, int], dict[bytes, tuple[Decimal, int]]]]:
+        """For each name its payees of the batch with their first lines, and those of the other one, with sums too."""
         for records in self._by_name.each():
-            names: dict[bytes, tuple[dict[bytes, int], dict[bytes, Decimal]]] = {}
+            names: dict[bytes, tuple[dict[bytes, int], dict[bytes, tuple[Decimal, int]]]] = {}
             for payee, name, side, line, amount in _RECORD.iter_unpack(records):
                 ours, others = names.setdefault(name, ({}, {}))
                 if side == _OTHER:
-                    others[payee] = _EXACT.add(others.get(payee, Decimal(0)), _amount(amount))
+                    before, first = others.get(payee, (Decimal(0), line))
+                    others[payee] = _EXACT.add(before, _amount(amount)), first
                 else:
                     ours.setdefault(payee, line)
             yield from names.values()
@@ -383,41 +391,52 @@ class PayeeLedger(ExitStack):
         for key, payee in self._payees():
             now, before = payee.sums
             kind, weight = _kind_of(payee, change / 100)
+            elsewhere = None
             if kind == "gone" and key in left:
                 continue  # told of the other account of that name
             if kind == "new" and now is not None and key in moved:
-                kind, weight, before = "other account", now, moved[key]
+                kind, weight, (before, elsewhere) = "other account", now, moved[key]
             if kind is None:
                 same += 1
                 continue
             line = payee.lines[_OWN] if now is not None else payee.lines[_OTHER]
             assert line is not None
-            first[kind].add(weight, line, before, now)
+            first[kind].add(weight, line, before, now, elsewhere)
         return Comparison(
             other=other,
             count=self.other_count,
             total=self._other_total,
             same=same,
             counts={kind: found.count for kind, found in first.items()},
-            shown=tuple(
-                PayeeChange(kind=kind, request_id=request_id, payee=payee, before=before, now=now)
-                for kind, found in first.items()
-                for line, before, now in found.sorted()
-                for request_id, payee in [self._line(line)[:2]]
-            ),
+            shown=tuple(self._change(kind, *one) for kind, found in first.items() for one in found.sorted()),
         )
 
-    def _moved(self) -> tuple[dict[bytes, Decimal], set[bytes]]:
-        """Payees that are new, with what was paid before to somebody of their name who is gone; and those who are."""
-        moved: dict[bytes, Decimal] = {}
+    def _change(
+        self, kind: ChangeKind, line: int, before: Decimal | None, now: Decimal | None, elsewhere: int | None
+    ) -> PayeeChange:
+        request_id, payee, *_, name, account = self._line(line)
+        return PayeeChange(
+            kind=kind,
+            request_id=request_id,
+            payee=payee,
+            before=before,
+            now=now,
+            name=name,
+            account=account,
+            account_before=None if elsewhere is None else self._line(elsewhere)[-1],
+        )
+
+    def _moved(self) -> tuple[dict[bytes, tuple[Decimal, int]], set[bytes]]:
+        """Payees that are new, with what was paid before to their name elsewhere, and where; and who is gone."""
+        moved: dict[bytes, tuple[Decimal, int]] = {}
         left: set[bytes] = set()
         for ours, others in self._accounts():
             new, gone = ours.keys() - others.keys(), others.keys() - ours.keys()
             if new and gone:
                 before = Decimal(0)
                 for payee in gone:
-                    before = _EXACT.add(before, others[payee])
-                moved |= dict.fromkeys(new, before)
+                    before = _EXACT.add(before, others[payee][0])
+                moved |= dict.fromkeys(new, (before, min(others[payee][1] for payee in gone)))
                 left |= gone
         return moved, left
 
@@ -426,6 +445,7 @@ class PayeeLedger(ExitStack):
         return self._lines.readline().decode().split("\t")[:-1]
 
 
+_CONTROLS = re.compile(r"[\t\n\r]")
 _TWO_NAMES = "one wallet, account or line is paid under two names; ask whose it is"
 _TWO_ACCOUNTS = "one name is paid at two wallets, accounts or lines; two people of one name, or one who is paid twice?"
 
@@ -471,16 +491,18 @@ class _Greatest:
 
     def __init__(self) -> None:
         self.count = 0
-        self._heap: list[tuple[Decimal, int, Decimal | None, Decimal | None]] = []
+        self._heap: list[tuple[Decimal, int, Decimal | None, Decimal | None, int | None]] = []
 
-    def add(self, weight: Decimal, line: int, before: Decimal | None, now: Decimal | None) -> None:
+    def add(
+        self, weight: Decimal, line: int, before: Decimal | None, now: Decimal | None, elsewhere: int | None
+    ) -> None:
         self.count += 1
         keep = heapq.heappush if len(self._heap) < _SHOWN else heapq.heappushpop
-        keep(self._heap, (weight, -line, before, now))
+        keep(self._heap, (weight, -line, before, now, elsewhere))
 
-    def sorted(self) -> list[tuple[int, Decimal | None, Decimal | None]]:
+    def sorted(self) -> list[tuple[int, Decimal | None, Decimal | None, int | None]]:
         found = sorted(self._heap, key=lambda one: one[:2], reverse=True)
-        return [(-line, before, now) for _, line, before, now in found]
+        return [(-line, before, now, elsewhere) for _, line, before, now, elsewhere in found]
 
 
 def _amount(packed: bytes) -> Decimal:

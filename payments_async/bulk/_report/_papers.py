@@ -125,7 +125,7 @@ async def approval_sheet(
         "largest": largest,
         "has_messages": any(one.message for one in largest),
         "columns": _columns(plan.columns),
-        "changes": [] if plan.comparison is None else _changes(plan.comparison, names),
+        "changes": [] if plan.comparison is None else _changes(plan.comparison, names, shown),
         "issues": [(title, style, *_first(lines, names)) for title, style, lines in issues if lines],
         "made": clock(),
         "is_personal": personal,
@@ -198,7 +198,7 @@ def _guessed(guess: Guess) -> str:
     return f"{guess.product_item_id} for {guess.orders:,} numbers of {guess.operator}, {guess.total:,f} in all"
 
 
-def _changes(found: Comparison, names: Mapping[str, str]) -> list[tuple[str, int, str]]:
+def _changes(found: Comparison, names: Mapping[str, str], shown: Callable[[str], str]) -> list[tuple[str, int, str]]:
     """What is not as in the other batch: in words, of how many payees, and the first of them."""
     rows = []
     for kind, words in _CHANGED.items():
@@ -208,15 +208,16 @@ def _changes(found: Comparison, names: Mapping[str, str]) -> list[tuple[str, int
                 (
                     words,
                     count,
-                    ", ".join(_changed(one, names) for one in first) + (" ..." if count > len(first) else ""),
+                    "; ".join(_changed(one, names, shown) for one in first) + (" ..." if count > len(first) else ""),
                 )
             )
     return rows
 
 
-def _changed(change: PayeeChange, names: Mapping[str, str]) -> str:
-    sums = [f"{amount:,f}" for amount in (change.before, change.now) if amount is not None]
-    return f"{names.get(change.request_id, change.request_id)} ({' → '.join(sums)})"
+def _changed(change: PayeeChange, names: Mapping[str, str], shown: Callable[[str], str]) -> str:
+    sums = " → ".join(f"{amount:,f}" for amount in (change.before, change.now) if amount is not None)
+    accounts = " → ".join(map(shown, filter(None, (change.account_before, change.account))))
+    return f"{names.get(change.request_id, change.request_id)} {shown(change.name)}, {accounts}: {sums}"
 
 
 def _facts(

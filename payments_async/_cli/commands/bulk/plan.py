@@ -70,7 +70,7 @@ async def bulk_plan(
         chosen = await checks.chosen(screen, held, file_format, journal)
         chosen["state_folder"] = StateFolder.OF_USER if held is None else held.remembered_in
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
-    names = await names_shown(screen, made, file, is_asked=False)
+    names = await names_shown(screen, made, file, is_asked=True)
     show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, names=names)
     if held is None:
         screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")

@@ -170,6 +170,8 @@ async def bulk_run(
             async with existing(journal) as held:
                 checks = await with_last_month(checks, held, source.file, batch_id)
                 chosen = await checks.chosen(screen, held, file_format, journal)
+                others = () if held is None else await held.runs()
+                before = [one.amount for one in others if one.ready and one.batch_id != batch_id]
                 made = await make_plan(
                     screen,
                     payments,
@@ -190,7 +192,7 @@ async def bulk_run(
                 raise Declined("nothing was sent")
             question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
             if made.open_count and not yes:
-                await agree(screen, payments, made, question, otherwise="nothing was sent")
+                await agree(screen, payments, made, question, otherwise="nothing was sent", before=before)
             options = kept_options(read.how, rows, checks, made)
             kept = proposal_of(made, batch_id, source.file, read.batch.digest, options, signed_here(None))
             return await run.send(payments, made, read.batch, kept)

@@ -20,7 +20,6 @@ from payments_async._cli.batch_state import (
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.finding import found_by, found_document, show_found
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, named, opened
-from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.journal import Journal
 
@@ -56,16 +55,16 @@ async def bulk_status(
         currency = await currency_of(held, name)
         kept, deadlines = await held.archives(), await held.listing_words()
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
-    screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n")
+    screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}")
     show_progress(screen, progress, currency)
     if run.archived:
         screen.say(f"\nOf these, {counted(run.archived, 'order')} ended long ago and left the journal for an archive:")
         show_archives(screen, kept)
-    show_reasons(screen, "Need a person", "magenta", needing)
-    show_reasons(screen, "Not paid, and why", "red", unpaid)
+    is_short = bool(needing and unpaid)  # all of it fits on a screen of 25 lines
+    show_reasons(screen, "Need a person", "magenta", needing, most=2 if is_short else 3, is_short=is_short)
+    show_reasons(screen, "Not paid, and why", "red", unpaid, most=2 if is_short else 3, is_short=is_short)
     if needing or unpaid:
-        screen.say("\nEach of them, in a table and on a page:")
-        screen.command(command_line("bulk report", journal=journal, batch_id=name))
+        screen.say("Each of them, in a table and on a page: `bulk report`; of one: `explain`")
     if deadlines:
         screen.say(f"\nListing deadline: {quoted(deadlines_in_words(deadlines) or '')}")
     if unknown_transactions:
