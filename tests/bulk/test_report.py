@@ -381,7 +381,7 @@ async def test_decisions_of_persons_are_in_the_report(journal: SqliteJournal, tm
     for words in (
         "A. Clerk",
         "RUN-5",
-        "written off",
+        "sent again",
         "letter of 3 May",
         "B. Auditor",
         "the batch",
@@ -389,7 +389,7 @@ async def test_decisions_of_persons_are_in_the_report(journal: SqliteJournal, tm
     ):
         assert words in decisions
     cell = rows(tmp_path / "r.csv")["RUN-5"]["Decisions"]
-    assert cell.startswith("written off: it never reached the service, and is sent again, by A. Clerk on 20")
+    assert cell.startswith("sent again: a person states that it never reached the service, by A. Clerk on 20")
     assert "772000005" not in cell + page
 
 
