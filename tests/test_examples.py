@@ -17,6 +17,7 @@ import pytest
 from ipn.nginx import GENUINE, INNER, STRANGER, needs_nginx, nginx, post
 from ipn.notifications import notification
 from ipn.ports import free_port
+from journal import postgres
 
 from payments_async.sandbox import Sandbox
 
@@ -76,8 +77,10 @@ def test_each_example_has_a_test() -> None:
     shop = {f"tested_shop/{name}.py" for name in ("conftest", "refunds", "test_refunds")}
     workers = {"workers/aiohttp_workers.py", "workers/fastapi_workers.py"}
     synchronous = {"synchronous/views.py", "synchronous/worker.py"}
+    bank = {f"django_bank/bank/{name}.py" for name in ("__init__", "models", "payments", "settings", "views")}
+    bank |= {f"django_bank/{name}.py" for name in ("gunicorn.conf", "manage", "test_bank", "worker_of_bank")}
     folders = {"collecting/shop.py", "network/own_network.py", "tenants/two_tenants.py"}
-    assert alone | folders | shop | synchronous | workers | withdrawals == programs
+    assert alone | bank | folders | shop | synchronous | workers | withdrawals == programs
 
 
 @pytest.mark.slow
@@ -130,6 +133,54 @@ def test_the_tests_of_a_shop_notice_one_that_pays_by_chance(tmp_path: Path) -> N
     """With an id that is another one each time, a second click pays twice: two of its tests say so."""
     changed = ('f"refund-{purchase}"', "f\"refund-{purchase}-{id(object())}-{__import__('time').time_ns()}\"")
     assert outcomes_of_shop(tmp_path, changed)["failed"] > 1
+
+
+@pytest.mark.slow
+def test_the_tests_of_a_bank_in_django_pass(tmp_path: Path) -> None:
+    """Debit and order are one transaction, and what is not paid is credited once."""
+    folder = shutil.copytree(EXAMPLES / "django_bank", tmp_path / "b", ignore=shutil.ignore_patterns("__pycache__"))
+    alone = {name: value for name, value in environment().items() if not name.startswith("PYTEST_")}
+    alone |= {"PAYMENTS_TEST_POSTGRES": postgres.dsn()}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=folder, env=alone, capture_output=True, check=False, text=True, timeout=300)
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@needs_gunicorn
+async def test_a_bank_in_django(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its views under gunicorn put, its worker sends and hears, by the commands that its reader is told."""
+    folder, web, ipn = EXAMPLES / "django_bank", free_port(), free_port()
+    place = postgres.new_database()
+    async with Sandbox(ipn_url=f"http://127.0.0.1:{ipn}/ipn") as service, aiohttp.ClientSession() as http:
+        for name, value in (service.variables | {"PAYMENTS_JOURNAL": place, "IPN_PORT": str(ipn)}).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "bank.settings")
+        account = "Account.objects.create(name='Grace', phone_number='+256772000017', balance=10_000)"
+        shell = f"import django; django.setup(); from bank.models import Account; {account}"
+        for command in (["manage.py", "migrate", "--run-syncdb"], ["-c", shell]):
+            async with running(*command, folder=folder) as process:
+                _, words = await process.communicate()
+                assert 0 == process.returncode, words.decode()
+        gunicorn = ["-m", "gunicorn", "--workers", "2", "--threads", "8", "--bind", f"127.0.0.1:{web}"]
+        async with running(*gunicorn, folder=folder) as shop, running("worker_of_bank.py", folder=folder) as worker:
+            assert shop.stderr is not None
+            while b"Booting worker" not in (line := await shop.stderr.readline()):
+                assert line, "it ended without listening"
+            address = f"http://127.0.0.1:{web}/withdrawals/w-1"
+            for _ in range(4):
+                async with http.post(address, data={"account": "Grace", "amount": "4000"}) as answer:
+                    assert 200 == answer.status, await answer.text()
+            said = ""
+            while said != "successful":
+                async with http.get(address) as answer:
+                    said = await answer.text()
+                await asyncio.sleep(0.05)
+            for process in (shop, worker):
+                process.send_signal(signal.SIGTERM)
+                _, words = await process.communicate()
+                assert 0 == process.returncode, words.decode()
+        assert 1 == service.executions("w-1")
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""A Django application whose customers withdraw money: debit and order are one transaction."""
