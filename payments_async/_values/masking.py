@@ -58,16 +58,15 @@ def escape(text: str) -> str:
     """
     if not has_controls(text):
         return text  # the usual case, quickly
-    return "".join(_escaped(character) if has_controls(character) else character for character in text)
+    return "".join(
+        character.encode("unicode_escape").decode("ascii") if has_controls(character) else character
+        for character in text
+    )
 
 
 def has_controls(text: str) -> bool:
     """Whether a text has control characters: those of ASCII and beyond, line ends, turns of direction, joiners."""
     return not text.isprintable() and any(unicodedata.category(character) in _CONTROLS for character in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def mask(text: str) -> str:

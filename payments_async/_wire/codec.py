@@ -221,7 +221,7 @@ class _Record(Generic[T]):
         for attribute in attrs.fields(attrs.resolve_types(kind)):  # type: ignore[type-var, arg-type]
             if attribute.name != "extra":
                 base = _without_none(attribute.type)
-                read = _as_it_is if base is Any else converter.get_structure_hook(base)
+                read = (lambda value, _: value) if base is Any else converter.get_structure_hook(base)
                 self._fields[attribute.name] = _Field(attribute.name, read, base)
                 if attribute.default is attrs.NOTHING:
                     self._required.append(attribute.name)
@@ -268,10 +268,6 @@ class _Record(Generic[T]):
             return
         if field.kind is TransactionStatus and value != item:
             extra[key] = item  # the service's own word for it is kept
-
-
-def _as_it_is(value: Any, _: Any) -> Any:
-    return value
 
 
 def _without_none(kind: Any) -> Any:

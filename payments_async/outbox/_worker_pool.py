@@ -165,12 +165,9 @@ class WorkerPool(ABC):
         self.call_of = self.executor.sends_written()
         self.begun = self.executor.clock()
         self.tasks = Tasks("the crew", lost=self.fail)
-        self.journal.use_service_clock(self._service_clock)
+        self.journal.use_service_clock(lambda: self.executor.transport.other_clock)
         self.note_departure = self.journal.follow_departures(self.leases.owner)
         self.turns = Reserve(self.executor.clock)
-
-    def _service_clock(self) -> float | None:
-        return self.executor.transport.other_clock
 
     async def work(self, lease: float) -> None:
         """Send until there is nothing left, something stops it, or it fails; then give every chunk back.

@@ -658,7 +658,8 @@ class PutRegistrar:
         held, new = self._registry.put(loading, request_ids, undone)
         self._last = Undone(of, loading, new)
         if taken := [request_id for request_id in held if request_id in adopted]:
-            self._registry.adopt(self._adopting(), taken)
+            adopting = self._begin(f"{_since(self._uid)}adopted")
+            self._registry.adopt(self._made_ready(adopting), taken)
         return {
             request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()
         }
@@ -670,10 +671,6 @@ class PutRegistrar:
     def begun(self, doubted_at: float | None) -> Loading:
         """What the outbox is to the registry, whether or not anything of it may be sent yet."""
         return self._begin(self._uid if doubted_at is None else f"{_since(self._uid)}{doubted_at!r}")
-
-    def _adopting(self) -> Loading:
-        """What the orders are to the registry that this outbox has taken over."""
-        return self._made_ready(self._begin(f"{_since(self._uid)}adopted"))
 
     def _made_ready(self, loading: Loading) -> Loading:
         if not loading.is_ready:

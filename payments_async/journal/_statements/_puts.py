@@ -615,7 +615,11 @@ def note_observed(commit: Commit, sightings: Sequence[Evidence]) -> None:
     An order that was put since that was asked is told of it at once: else it would be sent. What no order of ours can
     be called is somebody else's, and no index takes every length of it.
     """
-    ours = [(plain_id(one.request_id), one) for one in sightings if one.request_id and _can_be_ours(one.request_id)]
+    ours = [
+        (plain_id(one.request_id), one)
+        for one in sightings
+        if one.request_id and len(one.request_id.strip()) <= LONGEST_ID
+    ]
     if not ours:
         return
     commit.connection.executemany(
@@ -636,11 +640,6 @@ def note_observed(commit: Commit, sightings: Sequence[Evidence]) -> None:
     for key, sighting in _sightings(commit, rows).items():
         if rows[key].state is not State.SENDING:  # of that its own answer is under way
             apply(commit, rows[key], sighting)
-
-
-def _can_be_ours(request_id: str) -> bool:
-    """Whether an order of that id can be put."""
-    return len(request_id.strip()) <= LONGEST_ID
 
 
 def unknown_transactions(connection: Connection, name: str) -> int:

@@ -333,7 +333,8 @@ class World:
                 if customers.exception() is not None:
                     return
             await self._look()
-            if self._rests() or self._errors > 5:
+            rests = all(map(self._has_its_end, self.entries)) and not self._untold and not self._lost()
+            if rests or self._errors > 5:
                 return
 
     async def _look(self) -> None:
@@ -357,9 +358,6 @@ class World:
             waiting = (await journal.change_backlog()).pending + (await journal.backlog()).pending
             if waiting:
                 self._untold.append(Wrong(f"handlers were not told of {waiting} changes"))
-
-    def _rests(self) -> bool:
-        return all(map(self._has_its_end, self.entries)) and not self._untold and not self._lost()
 
     def _has_its_end(self, entry: Entry) -> bool:
         """Whether nothing more becomes of an order: the service has not ended it, or its empty list proves nothing."""
@@ -386,7 +384,8 @@ class World:
             states = ", ".join(
                 f"{one.request_id} is {one.state}" for one in self.entries if _debt_of(one.order) == debt
             )
-            found.append(Wrong(f"lost: {_words(debt)}{_times(count)}: {states or 'in no journal'}", {debt}))
+            times = f" ({count} times)" if count > 1 else ""
+            found.append(Wrong(f"lost: {_words(debt)}{times}: {states or 'in no journal'}", {debt}))
         return found
 
     def _paid(self) -> Counter[Debt]:
@@ -491,10 +490,6 @@ def _plain(payee: str) -> str:
 
 def _words(debt: Debt) -> str:
     return f"{debt[1]:f} to {debt[0]}"
-
-
-def _times(count: int) -> str:
-    return f" ({count} times)" if count > 1 else ""
 
 
 # where an application may die
