@@ -1,6 +1,7 @@
 """How a batch stands: its outcomes, what was not paid and why, and what is to be done next."""
 
 import re
+import time
 from collections.abc import AsyncIterable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -20,6 +21,7 @@ from payments_async.journal.contract import ListingWord
 T = TypeVar("T")
 SHOWN = 20  # orders of a kind
 _LOOKED_AT = 10_000
+_SILENT = 10  # minutes without a notification that are worth a word
 _REASONS = _EXAMPLES = 3
 _LONGEST = 150  # characters of a reason
 _CALL = re.compile(r"\b(?:GET|POST) /\S+: ")  # an error's beginning: which call it was
@@ -262,6 +264,18 @@ def tell_next(
         screen.command(command_line("bulk reconcile", **named))
         screen.say("Then, for what the service never had:")
         screen.command(f"{command_line('bulk lift-quarantine', **named)} {signed}")
+
+
+async def silence(journal: Journal, batch_id: str | None = None) -> str | None:
+    """That no notification is heard though orders are accepted, in words; ``None`` where all is well."""
+    since = await journal.unheard_since(batch_id)
+    minutes = 0 if since is None else int((time.time() - since) / 60)
+    if minutes < _SILENT:
+        return None
+    return (
+        f"No notification heard for {counted(minutes, 'minute')}, though orders are accepted: see that a receiver runs "
+        "(`ipn serve`, `bulk run --listen`), and that the portal has its address"
+    )
 
 
 def progress_document(progress: Progress) -> dict[str, object]:

@@ -9,6 +9,7 @@ import pytest
 import xlsxwriter  # type: ignore[import-untyped]
 from cli.commands import Run
 
+from payments_async._cli import batch_state
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Sandbox
 
@@ -160,3 +161,13 @@ async def test_a_sum_that_is_unusual_is_typed(run: Run, run_on_terminal: Run, sa
     assert "Zoe Müller: 150,000 -> 1,600,000 (+967 %) to +256772000001" in refused.said
     sent = await run_on_terminal(*send, typed="1,690,000\n")
     assert (0, 4) == (sent.status, len(sandbox.ledger))
+
+
+async def test_the_silence_of_notifications_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes after the first acceptance, by the status and by the doctor, with what to look at."""
+    await october(run)
+    assert "No notification heard" not in (await run("bulk", "status")).said
+    monkeypatch.setattr(batch_state, "_SILENT", 0)
+    for command in (("bulk", "status"), ("doctor", "--journal", "pay.sqlite")):
+        told = await run(*command)
+        assert ("No notification heard" in told.said, "see that a receiver runs" in told.said) == (True, True)

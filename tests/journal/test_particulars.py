@@ -2,10 +2,12 @@
 
 import attrs
 import pytest
-from journal.factories import BATCH, IDENTITY, order, orders
+from journal.conftest import Opens
+from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, order, orders, permitted
 
 from payments_async import Beneficiary, MobileMoneyWallet
-from payments_async.journal import Journal, Particulars
+from payments_async.journal import Journal, Particulars, Signal
+from payments_async.journal.contract import Outcome
 
 ZOE = attrs.evolve(order(1), beneficiary=Beneficiary(name="Zoe Müller"), destination=MobileMoneyWallet("+256772100629"))
 
@@ -33,3 +35,16 @@ async def test_what_finds_nobody(journal: Journal, text: str) -> None:
     """Half a staff number, few digits, half a name: too little to take one person for another."""
     await loaded(journal)
     assert [] == [entry async for entry in journal.find(text, BATCH)]
+
+
+async def test_accepted_orders_of_which_nothing_is_heard(opens: Opens, clock: Clock) -> None:
+    """Since the oldest acceptance no notification has come, about whatever order; one ends that."""
+    async with opens() as journal:
+        chunk = await claimed(journal)
+        assert await journal.unheard_since(BATCH) is None
+        await journal.record(Outcome(permit=await permitted(journal, chunk, 0), signal=Signal.ACCEPTED))
+        since = clock.now
+        clock.pass_(600)
+        assert (since, since) == (await journal.unheard_since(), await journal.unheard_since(BATCH))
+        await journal.receive(delivery(at=clock.now), event(0, 2), owner="r", lease=30)
+        assert await journal.unheard_since(BATCH) is None

@@ -12,7 +12,7 @@ from journal import postgres
 from journal.conftest import Home, _postgres
 from journal.factories import BATCH, Clock, claimed, delivery, event, in_outbox, order, permitted, swept, transaction_id
 
-from payments_async.journal import Journal, PostgresJournal, Signal, SqliteJournal, State
+from payments_async.journal import Journal, Particulars, PostgresJournal, Signal, SqliteJournal, State
 from payments_async.journal._postgres import _gathered
 from payments_async.journal._postgres._connection import PgConnection, _numbered
 from payments_async.journal._sqlite import _opening
@@ -127,6 +127,7 @@ async def orders_live(journal: Journal) -> None:
     for batch in (None, BATCH):
         await journal.sent_since(batch, tuple(State))
         await journal.progress(batch)
+        await journal.unheard_since(batch)
         for state in (None, *State):
             assert all([entry.batch_id == BATCH async for entry in journal.entries(batch, state)])
         assert [] == [entry async for entry in journal.conflicts(batch)]
@@ -135,6 +136,9 @@ async def orders_live(journal: Journal) -> None:
     await journal.is_looked_for(BATCH)
     await journal.final_events(order(0).request_id, transaction_id(0))
     await journal.history(order(0).request_id)
+    await journal.note_particulars([(order(0).request_id, Particulars(file_row=2))])
+    await journal.particulars(order(0).request_id)
+    assert 6 == len([entry async for entry in journal.find("Grace", BATCH)])
     assert (await journal.receive(delivery(b'{"again": 1}'), event(2, 0), owner="r", lease=30)).conflict is not None
 
 

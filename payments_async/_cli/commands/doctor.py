@@ -9,8 +9,10 @@ import attrs
 from yarl import URL
 
 from payments_async import PaymentsError, PaymentsSession
+from payments_async._cli.batch_state import silence
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.http import HttpAnswer, exchange
+from payments_async._cli.journal import JournalFile, JournalPlace, opened
 from payments_async._cli.remedies import exit_of, remedy_of
 from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.settings import ConnectionSettings
@@ -37,15 +39,15 @@ class Diagnosis:
     status: Exit = Exit.FINE
 
 
-async def doctor(screen: Screen, settings: ConnectionSettings) -> Exit:
+async def doctor(screen: Screen, settings: ConnectionSettings, journal: JournalFile = None) -> Exit:
     """Check settings, address, TLS, clock, login and account, and say what to do about what is wrong.
 
     Moves no money. Reads a page of transactions too, and says which contradictions of the specification the answers
-    show, by the ids of the page of quirks.
+    show, by the ids of the page of quirks. With --journal it says whether notifications are heard.
     """
-    findings = []
-    async for finding in _examine(settings):
-        findings.append(finding)
+    findings = [] if journal is None else [await _heard(journal)]
+    findings += [finding async for finding in _examine(settings)]
+    for finding in findings:
         mark = "[red]wrong[/]" if finding.status else "[yellow]look [/]" if finding.remedy else "[green]fine [/]"
         screen.say(f"{mark}  {finding.name:<9} {quoted(finding.words)}")
         if finding.remedy:
@@ -54,6 +56,17 @@ async def doctor(screen: Screen, settings: ConnectionSettings) -> Exit:
     status = max((finding.status for finding in findings), default=Exit.FINE)
     origins = [{"setting": name, "value": value, "from": origin} for name, value, origin in settings.origins]
     return screen.ended(status, {"findings": findings, "settings": origins})
+
+
+async def _heard(place: JournalPlace) -> Diagnosis:
+    """Whether the journal hears of what was accepted."""
+    async with opened(place) as journal:
+        words = await silence(journal)
+    name = "heard"
+    if words is None:
+        return Diagnosis(name=name, words="a notification has come since the oldest acceptance, or none is awaited")
+    what, _, remedy = words.partition(": ")
+    return Diagnosis(name=name, words=what, remedy=remedy)
 
 
 async def _examine(settings: ConnectionSettings) -> AsyncIterator[Diagnosis]:

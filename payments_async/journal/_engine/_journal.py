@@ -1192,6 +1192,10 @@ class Journal:
         """
         return await self._read(_entries.oldest, outbox, self._database.now())
 
+    async def unheard_since(self, batch_id: str | None = None) -> float | None:
+        """Unix seconds of the oldest acceptance, where no notification has come since; ``None`` where one has."""
+        return await self._read(_events.unheard_since, batch_id)
+
     async def history(self, request_id: str) -> Sequence[Happening]:
         """All that is known of one order, in time.
 

@@ -12,11 +12,19 @@ from payments_async.journal._records import Evidence
 from payments_async.journal._statements import _deliveries
 from payments_async.journal._statements._database import AS_BYTES, Connection, Database
 from payments_async.journal._statements._deliveries import INBOX
-from payments_async.journal._statements._entries import Commit, PageReader, among, change, row_by_id
+from payments_async.journal._statements._entries import (
+    Commit,
+    PageReader,
+    among,
+    bounds_of,
+    change,
+    is_in_state,
+    row_by_id,
+)
 from payments_async.journal._statements._evidence import record_evidence
 from payments_async.journal._statements._notifications import make_dead_letter, read_event
 from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
-from payments_async.journal._states import FINAL, Signal
+from payments_async.journal._states import FINAL, Signal, State
 
 _PAGE = 100  # events in memory at once
 _STANDS = "CASE WHEN d.status IN ('pending', 'dead') THEN d.status ELSE e.state END"
@@ -101,6 +109,18 @@ def dubious_after(database: Database) -> PageReader[StoredEvent]:
 def unmatched_after(database: Database) -> PageReader[StoredEvent]:
     """A reader of pages of events of orders that the outbox does not hold, oldest first."""
     return partial(_page, database=database, chosen=_where("order_id IS NULL AND doubt IS NULL"))
+
+
+def unheard_since(connection: Connection, batch_id: str | None) -> float | None:
+    """Since when an accepted order waits without any notification having come, about whatever order."""
+    (since,) = connection.execute(
+        f"SELECT min(o.updated_at) FROM outbox o WHERE {is_in_state('o', State.ACCEPTED)} AND o.id BETWEEN ? AND ?",  # noqa: S608
+        bounds_of(connection, batch_id),
+    ).fetchone()
+    heard = connection.execute(
+        "SELECT coalesce(last_at, received_at) FROM ipn_event WHERE id = (SELECT max(id) FROM ipn_event)"
+    ).fetchone()
+    return None if since is None or (heard is not None and heard[0] >= since) else float(since)
 
 
 def backlog(connection: Connection) -> Backlog:

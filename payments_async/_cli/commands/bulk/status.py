@@ -15,6 +15,7 @@ from payments_async._cli.batch_state import (
     show_archives,
     show_progress,
     show_reasons,
+    silence,
     tell_next,
 )
 from payments_async._cli.exit_codes import BadInput, Exit
@@ -54,6 +55,7 @@ async def bulk_status(
         unknown_transactions = await held.unmatched_events()
         currency = await currency_of(held, name)
         kept, deadlines = await held.archives(), await held.listing_words()
+        unheard = await silence(held, name)
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
     screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}")
     show_progress(screen, progress, currency)
@@ -65,6 +67,8 @@ async def bulk_status(
     show_reasons(screen, "Not paid, and why", "red", unpaid, most=2 if is_short else 3, is_short=is_short)
     if needing or unpaid:
         screen.say("Each of them, in a table and on a page: `bulk report`; of one: `explain`")
+    if unheard:
+        screen.say(f"[yellow]{quoted(unheard)}[/]")
     if deadlines:
         screen.say(f"\nListing deadline: {quoted(deadlines_in_words(deadlines) or '')}")
     if unknown_transactions:
@@ -81,6 +85,7 @@ async def bulk_status(
             "need_a_person": reasons_document(needing),
             "not_paid": reasons_document(unpaid),
             "unmatched_notifications": unknown_transactions,
+            "silence": unheard,
             "listing_deadlines": deadlines,
             "chunks_in_quarantine": run.quarantined,
             "archived": run.archived,

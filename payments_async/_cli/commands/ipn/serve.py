@@ -28,6 +28,7 @@ from payments_async.ipn import (
     TransactionEvent,
     serving,
 )
+from payments_async.journal import Journal
 
 _LOOK = 1.0  # seconds between two looks at whom the receiver refused
 _QUIET = 10.0  # seconds between two words about how often, where nobody new was refused
@@ -92,7 +93,7 @@ async def ipn_serve(
         inbox = None if journal is None else await stack.enter_async_context(opened(journal, new=True))
         if inbox is not None and inbox.is_new:
             screen.note(f"new journal {journal}: it knows no order, so what is heard settles none")
-        heard = _Heard(screen)
+        heard = _Heard(screen, inbox)
         try:
             receiver = Receiver(
                 inbox,
@@ -121,7 +122,7 @@ async def ipn_serve(
         if refusals := receiver.refusals():
             screen.note(f"{sum(refusal.times for refusal in refusals):,} refused")
             refused.tell(refusals)
-        screen.note(f"{counted(heard.count, 'notification')} heard")
+        screen.note(f"{counted(heard.count, 'notification')} heard{heard.ours_in_words()}")
         if heard.reported:
             screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
         return Exit.FINE
@@ -173,7 +174,8 @@ class _Refused:
             said_at = clock()
             self.tell(new)
             times = sum(one.times for one in refusals)
-            self._screen.note(f"so far: {counted(self._heard.count, 'notification')} heard, {times:,} refused")
+            heard = f"{counted(self._heard.count, 'notification')} heard{self._heard.ours_in_words()}"
+            self._screen.note(f"so far: {heard}, {times:,} refused")
 
     def tell(self, refusals: Sequence[Refusal]) -> None:
         """Say it of the first of these."""
@@ -194,13 +196,21 @@ class _Refused:
 class _Heard:
     """Shows what is heard."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, journal: Journal | None) -> None:
         self._screen = screen
+        self._journal = journal
         self.count = 0
+        self.ours = 0
         self.reported = 0
+
+    def ours_in_words(self) -> str:
+        """How many of them are about orders of the journal, where there is one."""
+        return "" if self._journal is None else f" ({self.ours:,} about orders of this journal)"
 
     async def __call__(self, event: TransactionEvent) -> None:
         self.count += 1
+        if self._journal is not None and event.request_id:
+            self.ours += await self._journal.entry(event.request_id) is not None
         self._show(event, type(event).__name__.removeprefix("Transaction").lower())
 
     def report(self, event: TransactionEvent, sender: str) -> None:

@@ -12,6 +12,7 @@ from payments_async._cli.batch_state import (
     show_archives,
     show_entries,
     show_progress,
+    silence,
 )
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, opened
@@ -47,7 +48,10 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
         dead = await first(change async for change in held.dead_changes() if change.outbox == name)
         kept = await held.archives()
         untaken = await held.laid(name, limit=SHOWN, stuck=True)
+        unheard = await silence(held)
     _show(screen, state, oldest)
+    if unheard:
+        screen.say(f"[yellow]{quoted(unheard)}[/]")
     if archived := sum(run.archived for run in runs):
         screen.say(f"Of these, {counted(archived, 'order')} ended long ago and left the journal for an archive:")
         show_archives(screen, kept)
@@ -68,6 +72,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
         status,
         {
             **health_document(state),
+            "silence": unheard,
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
             "dead": [
                 {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
