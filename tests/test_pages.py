@@ -21,6 +21,7 @@ from payments_async._wire.status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async.ipn import TransactionConflict, read_notification
 from payments_async.journal import Signal
 from payments_async.journal.contract import next_state
+from payments_async.outbox._health import KINDS
 from payments_async.sandbox import Fault, Quirks
 from payments_async.sandbox._faults import OPTIONS
 
@@ -101,6 +102,14 @@ def raised_by(place: str) -> dict[str, type[BaseException]]:
 def summary(thing: object) -> str:
     """The first paragraph of a docstring, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split()).replace("``", "")
+
+
+def test_the_page_of_the_outbox_has_all_problems() -> None:
+    """Each that its health can list is there, with what the health says to do about it."""
+    listed = zip(
+        plain(columns("outbox", heading="Operate it")), columns("outbox", 2, heading="Operate it"), strict=True
+    )
+    assert [(code, kind.what_to_do) for code, kind in KINDS.items()] == list(listed)
 
 
 PLACES_OF_ERRORS = tuple(f"payments_async{place}" for place in ("", ".journal", ".bulk", ".ipn", ".fleet"))

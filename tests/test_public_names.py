@@ -40,11 +40,11 @@ PINNED = {
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit
     """,
     "payments_async.ipn": """
-        Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerFailure HandlerPolicy HmacVerifier
-        Receiver ReceiverSettings RecordSource Refusal Registration RequestRefused SENDERS_2026 SENDERS_OLDER
-        ServerLimits THIS_MACHINE TransactionConflict TransactionEvent TransactionFailed TransactionProcessing
-        TransactionSucceeded TransactionUnrecognised UNIX_SOCKET UnreadableNotification Verifier read_notification
-        serve serving
+        Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerFailure HandlerPolicy HealthProblem
+        HmacVerifier Receiver ReceiverHealth ReceiverSettings RecordSource Refusal Registration RequestRefused
+        SENDERS_2026 SENDERS_OLDER ServerLimits THIS_MACHINE TransactionConflict TransactionEvent TransactionFailed
+        TransactionProcessing TransactionSucceeded TransactionUnrecognised UNIX_SOCKET UnreadableNotification Verifier
+        read_notification serve serving
     """,
     "payments_async.journal": """
         Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Copied Entry FINAL Happening HeldElsewhere
@@ -66,7 +66,7 @@ PINNED = {
         OpenTelemetry
     """,
     "payments_async.outbox": """
-        Fuse HandlerFailure HandlerPolicy Outbox OutboxHealth WorkerSettings
+        Fuse HandlerFailure HandlerPolicy HealthProblem Outbox OutboxHealth WorkerSettings
     """,
     "payments_async.sandbox": """
         Clock Counterparty DeliveryAttempt Execution Fault ManualClock Quirks Received Redelivery Sandbox

@@ -168,7 +168,7 @@ async def test_a_withdrawal_is_paid(customer: Customer, settings: Settings) -> N
     await customer.until("w-1", State.SUCCESSFUL)
     assert 1 == settings.service.executions("w-1")
     assert BALANCE - 5000 == settings.balance
-    assert {"sends": True, "hinders": None} == {key: (await customer.health())[key] for key in ("sends", "hinders")}
+    assert {"sends": True, "problems": {}} == {key: (await customer.health())[key] for key in ("sends", "problems")}
 
 
 async def test_who_asks_often_is_paid_once(customer: Customer, settings: Settings) -> None:

@@ -78,7 +78,8 @@ class Withdrawals:
         """Tell the load balancer that customers may come, and everybody else how it goes."""
         found = await self.payments.outbox.health()  # an error, and so 500, where the journal cannot be read
         # paused is no reason to send customers elsewhere: what they ask for is taken, and sent when it is resumed
-        facts = {"hinders": found.hinders, "counts": dict(found.progress.counts), "dead_letters": found.handlers.dead}
+        problems = {one.code: one.what for one in found.problems}
+        facts = {"problems": problems, "counts": dict(found.progress.counts)}
         return web.json_response({"sends": found.is_well, **facts})
 
 

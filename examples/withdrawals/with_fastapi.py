@@ -70,7 +70,7 @@ def application(settings: Mapping[str, str] = os.environ) -> FastAPI:
     async def health() -> dict[str, object]:
         found = await payments.outbox.health()  # an error, and so 500, where the journal cannot be read
         # paused is no reason to send customers elsewhere: what they ask for is taken, and sent when it is resumed
-        facts = {"hinders": found.hinders, "counts": found.progress.counts, "dead_letters": found.handlers.dead}
-        return {"sends": found.is_well, **facts}
+        problems = {one.code: one.what for one in found.problems}
+        return {"sends": found.is_well, "problems": problems, "counts": found.progress.counts}
 
     return app

@@ -22,9 +22,9 @@ NewJournal = Annotated[
 
 def exit_after(health: OutboxHealth) -> Exit:
     """The exit status that an outbox deserves as it stands."""
-    if health.paused is not None:
+    if health.problem("paused") is not None:
         return Exit.STOPPED
-    is_open = health.awaits or health.progress.counts[State.UNKNOWN]
+    is_open = health.problem("awaits_lists") or health.progress.counts[State.UNKNOWN]
     return Exit.UNKNOWN if is_open or any(health.needs.values()) else Exit.FINE
 
 
@@ -85,7 +85,7 @@ def metrics_of(health: OutboxHealth) -> str:
         f'payments_changes{{{ours},state="failing"}} {health.handlers.failing}',
         f'payments_changes{{{ours},state="dead"}} {health.handlers.dead}',
     ]
-    levels = {**health.needs, "orders_in_tray": health.in_tray, "strangers": health.unknown_transactions}
+    levels = {**health.counts, "orders_staged": health.staged}
     for level, value in levels.items():
         lines += [f"# TYPE payments_{level} gauge", f"payments_{level}{{{ours}}} {value}"]
     return "\n".join(lines)
@@ -93,35 +93,23 @@ def metrics_of(health: OutboxHealth) -> str:
 
 def health_document(health: OutboxHealth) -> dict[str, object]:
     """How an outbox does, for machines."""
-    pace, held_up = health.pace, health.held_up
+    pace = health.pace
     cools = {"until": pace.cools_until, "seconds": pace.cools_for, "why": pace.why}
-    orphaned = {one.state: {"waiting": one.pending, "asked_for": one.at} for one in health.orphaned}
     return {
         "outbox": health.name,
+        "problems": [one.document() for one in health.problems],
         "progress": progress_document(health.progress),
-        "paused": pause_document(health.paused),
+        "handlers": {
+            "waiting": health.handlers.pending,
+            "failing": health.handlers.failing,
+            "failure": health.handlers.failure,
+            "dead": health.handlers.dead,
+        },
+        "staged": health.staged,
         "rate": pace.rate,
         # infinity, which JSON has no word for, is null: no limit
         "rates_asked_for": [None if math.isinf(rate) else rate for rate in pace.named],
         "cools_down": None if pace.cools_until is None else cools,
-        "chunks_in_quarantine": held_up.quarantined,
-        "batches_not_loaded": held_up.unloaded,
-        "slowed": held_up.slowed,
-        "handlers": {
-            "waiting": health.handlers.pending,
-            "failing": health.handlers.failing,
-            "failing_since": health.handlers.failing_since,
-            "failure": health.handlers.failure,
-            "dead": health.handlers.dead,
-            "orphaned": orphaned,
-        },
-        "trouble": health.handlers.trouble,
-        "in_tray": health.in_tray,
-        "untaken": health.untaken,
-        "strangers": health.unknown_transactions,
-        "unmatched_notifications": health.unmatched,
-        "restored_at": health.restored_at,
-        "sends_after": None if health.awaits is None else health.awaits.due(),
         "listing_deadlines": health.deadlines,
     }
 

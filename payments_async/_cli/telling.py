@@ -71,7 +71,7 @@ class Teller:
                 facts["stopped"] = str(error)
         await self._tell("stopped" if status is None else _EVENTS.get(status, "stopped"), facts)
 
-    def use_service_clock(self, needs: Mapping[str, int], *, hinders: str | None = None) -> None:
+    def note_needs(self, needs: Mapping[str, int], *, hinders: str | None = None) -> None:
         """Tell, beside what goes on, that more needs a person than before.
 
         Args:

@@ -1,6 +1,7 @@
 """The receiver of notifications (IPN): senders, verifiers, typed events, handlers; for aiohttp, ASGI and WSGI."""
 
 from payments_async._values.handlers import HandlerFailure, HandlerPolicy
+from payments_async._values.health import HealthProblem
 from payments_async._values.public import name_publicly
 from payments_async._wire.events import (
     TransactionConflict,
@@ -12,6 +13,7 @@ from payments_async._wire.events import (
 )
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.ipn._confirm import RecordSource
+from payments_async.ipn._health import ReceiverHealth
 from payments_async.ipn._intake import Answer, Refusal, RequestRefused
 from payments_async.ipn._receiver import Receiver, Registration
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, SENDERS_2026, SENDERS_OLDER, UNIX_SOCKET
@@ -26,8 +28,10 @@ __all__ = [
     "Delivery",
     "HandlerFailure",
     "HandlerPolicy",
+    "HealthProblem",
     "HmacVerifier",
     "Receiver",
+    "ReceiverHealth",
     "ReceiverSettings",
     "RecordSource",
     "Refusal",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,15 +15,17 @@ import attrs
 from payments_async._values.dispatching import Dispatcher, Ends
 from payments_async._values.errors import AuthenticationFailed, Rejected
 from payments_async._values.handlers import HandlerPolicy, error_text
+from payments_async._values.health import HealthProblem
 from payments_async._values.observing import Observer
 from payments_async._values.tasks import Tasks
 from payments_async._wire.events import TransactionEvent, contradicting
 from payments_async.ipn._confirm import RecordSource, difference
-from payments_async.ipn._intake import NOT_STORED, Answer, json_answer
+from payments_async.ipn._health import ReceiverHealth
+from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
 from payments_async.journal._faults import JournalClosed
-from payments_async.journal._inbox import NOT_CONFIRMED, Arrival, Doubt, RawNotification, Receipt
+from payments_async.journal._inbox import NOT_CONFIRMED, Arrival, Backlog, Doubt, RawNotification, Receipt
 
 if TYPE_CHECKING:
     from payments_async.journal import Journal
@@ -233,26 +234,31 @@ class DurablePipeline:
             await self._dispatcher.claim()
         return count
 
-    async def health(self) -> Answer:
-        """How much is waiting: 503 when the inbox cannot be read, or did not store a delivery and still cannot."""
+    async def health(self) -> ReceiverHealth:
+        """How much is waiting, and whether a delivery that comes now is stored."""
         if not await self._stores():
-            return json_answer(503, b'{"status":"notifications cannot be stored"}')
+            return _unable("cannot_store", "notifications cannot be stored")
         try:
             backlog = await self._inbox.backlog()
         except Exception as error:  # noqa: BLE001 - whatever the reason, that is what health is asked for
             why = error_text(error)
             _log.error("the inbox cannot be read: %s", why, extra={"error": why})
-            return json_answer(503, b'{"status":"the inbox cannot be read"}')
+            return _unable("cannot_read", "the inbox cannot be read")
         oldest = None if backlog.oldest is None else round(max(0.0, self._clock() - backlog.oldest), 3)
         if self._observer is not None:
             self._observer.level("inbox_age", oldest or 0.0)
             self._observer.level("inbox", backlog.pending, state="pending")
             self._observer.level("inbox", backlog.unconfirmed, state="unconfirmed")
             self._observer.level("inbox", backlog.dead, state="dead")
-        facts = {"status": "ok", "pending": backlog.pending, "dead": backlog.dead, "oldest_seconds": oldest}
-        facts |= {"unconfirmed": backlog.unconfirmed, "reported": backlog.reported}
-        facts |= {"failing": backlog.failing, "trouble": backlog.trouble}
-        return json_answer(200, json.dumps(facts).encode())
+        return ReceiverHealth(
+            problems=tuple(_problems(backlog)),
+            pending=backlog.pending,
+            failing=backlog.failing,
+            dead=backlog.dead,
+            unconfirmed=backlog.unconfirmed,
+            reported=backlog.reported,
+            oldest_seconds=oldest,
+        )
 
     async def _stores(self) -> bool:
         """Whether a delivery that comes now would be stored, as far as one can know."""
@@ -265,6 +271,28 @@ class DurablePipeline:
                 return False
             self._is_failing = False
         return True
+
+
+def _problems(backlog: Backlog) -> Iterator[HealthProblem]:
+    """What is wrong with the handlers of the inbox."""
+    if backlog.dead:
+        what = f"handlers failed too often: {backlog.dead:,} dead letters"
+        remedy = "mend the handlers, then ipn replay"
+        yield HealthProblem(code="dead_letters", count=backlog.dead, what=what, what_to_do=remedy, needs_person=True)
+    if backlog.trouble is not None:
+        yield HealthProblem(
+            code="failing_handlers",
+            count=backlog.failing,
+            what=backlog.trouble,
+            what_to_do="mend the handler that is named; it is tried again",
+            since=backlog.failing_since,
+        )
+
+
+def _unable(code: str, what: str) -> ReceiverHealth:
+    """Nothing can be stored: each delivery is answered 503."""
+    remedy = "look at the journal: its disk or its server; the service sends again"
+    return ReceiverHealth(problems=(HealthProblem(code=code, count=1, what=what, what_to_do=remedy, stops=True),))
 
 
 class _Leased(NamedTuple):

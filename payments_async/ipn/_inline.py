@@ -20,7 +20,8 @@ from payments_async._values.tasks import Tasks
 from payments_async._wire.events import TransactionEvent, contradicting, contradiction_of_events
 from payments_async._wire.status_codes import FINAL_CODES
 from payments_async.ipn._confirm import RecordSource, difference
-from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
+from payments_async.ipn._health import ReceiverHealth
+from payments_async.ipn._intake import CONTRADICTED, FAILED, Answer
 from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
 
@@ -113,9 +114,9 @@ class InlinePipeline:
         """
         raise ValueError("there is no inbox, so there are no dead letters")
 
-    async def health(self) -> Answer:
+    async def health(self) -> ReceiverHealth:
         """Nothing waits."""
-        return HEALTHY
+        return ReceiverHealth()
 
     def _note_again(self, event: TransactionEvent, fact: str, body: bytes, query: str) -> None:
         """A repeat may name the request id that the first left out."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -26,6 +27,7 @@ from payments_async._values.threads import HomeLoop
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import UnreadableNotification, read_unusual, read_usual
+from payments_async.ipn._health import ReceiverHealth
 from payments_async.ipn._senders import Sender, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier, is_genuine
 
@@ -88,7 +90,6 @@ TOO_LARGE = _refusal(413, "the body is too large")
 CONTRADICTED = _refusal(400, "the transaction's record says otherwise")
 FAILED = _refusal(500, "not handled, send it again")
 NOT_STORED = _refusal(503, "not stored, send it again")
-HEALTHY = json_answer(200, b'{"status": "ok"}')
 
 
 class Pipeline(Protocol):
@@ -120,7 +121,7 @@ class Pipeline(Protocol):
     async def replay(self, event_id: int | None) -> int:
         """Handle one dead letter again, or all of them, and tell how many."""
 
-    async def health(self) -> Answer:
+    async def health(self) -> ReceiverHealth:
         """How much is waiting."""
 
     async def aclose(self) -> None:
@@ -220,7 +221,10 @@ class Intake:
 
     async def health(self, token: str | None) -> Answer:
         """Answer a request for the health path."""
-        return await self.way.health() if self.knows_token(token) else NOT_FOUND
+        if not self.knows_token(token):
+            return NOT_FOUND
+        found = await self.way.health()
+        return json_answer(200 if found.is_well else 503, json.dumps(found.document()).encode())
 
     def screen(
         self, method: str, token: str | None, peer: str, headers: MultiMapping[str], *, may_be_rewritten: bool = False

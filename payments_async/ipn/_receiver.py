@@ -20,6 +20,7 @@ from payments_async._values.threads import in_thread
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
+from payments_async.ipn._health import ReceiverHealth
 from payments_async.ipn._inline import InlinePipeline
 from payments_async.ipn._intake import (
     FORBIDDEN,
@@ -445,10 +446,10 @@ class Receiver:
                 peer, headers = peer_of_request(request), request.headers
         return self._intake.senders.check(peer, headers).why
 
-    async def health(self) -> Answer:
-        """How much is waiting, as a JSON answer: 503 when the inbox cannot be read.
+    async def health(self) -> ReceiverHealth:
+        """How much is waiting, and what is wrong.
 
-        Also after a delivery could not be stored, until something can be written again: that is tried here.
+        After a delivery could not be stored, this tries whether the journal can be written again.
         """
         return await self._intake.way.health()
 

@@ -69,7 +69,7 @@ from payments_async.journal._records import (
 from payments_async.journal._states import FINAL, UNSENT, State
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._changes import ChangeHandlers
-from payments_async.outbox._health import OutboxHealth
+from payments_async.outbox._health import OutboxHealth, in_order, problem
 from payments_async.outbox._listening import SOON, ChangeListener
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._sending import Collector, OrderSender
@@ -655,7 +655,8 @@ class Outbox:
         is_looking = self._is_open and self._worker.sends and self._sender.pool is None
         hinders = self._sender.why_not() or self._tasks.trouble or (_LOOKING if is_looking else None)
         settling = None if self._settler is None else await self._settler.progress()
-        return attrs.evolve(found, is_open=self._is_open, hinders=hinders, settling=settling)
+        problems = in_order([*found.problems, *([] if hinders is None else [problem("hindered", hinders)])])
+        return attrs.evolve(found, is_open=self._is_open, problems=problems, settling=settling)
 
     # Within
 

@@ -404,7 +404,7 @@ async def test_a_quarantine_is_lifted_on_the_page(restored: None) -> None:
         assert "In quarantine: november" in words
         assert "Paused: outbox" in words
         assert "No order needs a person" not in words
-        assert "By A. Clerk since" in words
+        assert "by A. Clerk since" in words
         _, words = await page.get("quarantine?batch=november")
         assert "Nobody may lift it yet: 2 complete lists" in words
         assert "payments-async bulk reconcile --journal j.sqlite --batch-id november" in words

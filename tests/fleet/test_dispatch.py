@@ -98,5 +98,5 @@ async def test_a_paused_outbox_waits_for_a_person(dispatch: Dispatch, journals: 
 
 
 async def _paused(outbox: Outbox) -> str | None:
-    paused = (await outbox.health()).paused
-    return None if paused is None else paused.who
+    paused = (await outbox.health()).problem("paused")
+    return None if paused is None else paused.subjects[0]

@@ -379,7 +379,9 @@ async def test_a_dead_letter_waits_for_a_replay() -> None:
         assert (0, 1) == (await receiver.replay(99), await receiver.replay())
         await until(lambda: inbox.state(1) == "handled")
     expected = {"status": "ok", "pending": 0, "dead": 1, "oldest_seconds": None, "unconfirmed": 0, "reported": 0}
-    assert expected | {"failing": 0, "trouble": None} == health
+    (problem,) = health.pop("problems")
+    assert expected | {"failing": 0} == health
+    assert ("dead_letters", 1, True) == (problem["code"], problem["count"], problem["needs_person"])
 
 
 async def test_a_restart_handles_what_was_left() -> None:
@@ -593,7 +595,7 @@ async def test_health_tells_the_backlog(face: Any) -> None:
         await send(notification())
         got = await send(method="GET", path="/ipn/health")
         told = {"pending": 1, "dead": 0, "oldest_seconds": 0.0, "unconfirmed": 0, "reported": 0}
-        told |= {"failing": 0, "trouble": None}
+        told |= {"failing": 0, "problems": []}
         assert {"status": "ok"} | told == json.loads(got.body)
         inbox.backlog = None  # type: ignore[method-assign, assignment]
         assert 503 == (await send(method="GET", path="/ipn/health")).status

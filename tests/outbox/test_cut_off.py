@@ -67,7 +67,7 @@ async def test_a_process_without_a_network(tmp_path: Path) -> None:
         for number in range(1, 6):
             assert "accepted" == (await other.pay(payout(number), timeout=A_MINUTE)).state
         assert "accepted" == (await one.pay(payout(7), timeout=A_MINUTE)).state
-        assert "nothing was answered" in ((await one.health()).hinders or "")
+        assert "nothing was answered" in (await one.health()).problems[0].what
         await other.aclose()
         cable.is_cut = False
         assert "accepted" == (await one.pay(payout(8), timeout=A_MINUTE)).state

@@ -131,7 +131,7 @@ async def test_a_folder_that_was_put_back_within_a_minute_on_a_machine_that_forg
             pass  # as `outbox status` does: who looks at a journal has not read the list
         async with opened(sandbox, path, state_folder=tmp_path / "another") as (journal, outbox):
             assert not await journal.is_known_here("outbox")
-            assert not (await outbox.health()).held_up.quarantined
+            assert not (await outbox.health()).counts["chunks_in_quarantine"]
             await outbox.resume("Ann", "back")
             for number in (WAITING, AFTER, 7):
                 assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
@@ -175,7 +175,10 @@ async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path,
                 testing=Testing(now=lambda: time.time() + ahead),
             ) as outbox,
         ):
-            assert (True, 0) == (await journal.is_known_here("outbox"), (await outbox.health()).held_up.quarantined)
+            assert (True, 0) == (
+                await journal.is_known_here("outbox"),
+                (await outbox.health()).counts["chunks_in_quarantine"],
+            )
             await outbox.resume("Ann", "back")
             for number in (WAITING, AFTER, 7):
                 assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
@@ -331,7 +334,7 @@ async def test_orders_that_are_planned_in_a_copy(tmp_path: Path, goes_on: str) -
                 await outbox.pay(payout(WAITING), timeout=A_MINUTE)
         async with opened(sandbox, copy) as (journal, outbox):
             await outbox.resume("Ann", "back")
-            assert 1 == (await outbox.health()).held_up.quarantined
+            assert 1 == (await outbox.health()).counts["chunks_in_quarantine"]
             await outbox.pay(payout(7), timeout=A_MINUTE)
             entry = await outbox.pay(payout(WAITING), timeout=0.3)
             if goes_on == "with the original":

@@ -58,13 +58,12 @@ async def test_a_paused_outbox_is_not_well_and_takes_orders(
         assert State.PLANNED == (await outbox.put(ORDER)).state
         health = await outbox.health()
         assert (False, True) == (health.is_well, health.is_open)
-        assert health.paused is not None
-        assert ("Ann", "the rates are wrong", 1) == (
-            health.paused.who, health.paused.why, health.progress.counts[State.PLANNED],
-        )  # fmt: skip
-        assert {"at": health.paused.at, "who": "Ann", "why": "the rates are wrong"} == json.loads(
-            json.dumps(attrs.asdict(health), default=str)
-        )["paused"]
+        paused = health.problems[0]
+        assert ("paused", 1, ("Ann",), True) == (paused.code, paused.count, paused.subjects, paused.needs_person)
+        assert paused.what.endswith(" UTC: the rates are wrong")
+        assert 1 == health.progress.counts[State.PLANNED]
+        told = json.loads(json.dumps(attrs.asdict(health), default=str))
+        assert ("paused", ["Ann"]) == (told["problems"][0]["code"], told["problems"][0]["subjects"])
         assert await outbox.resume("Ann", "they are right")
         assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
         assert (await outbox.health()).is_well
@@ -83,6 +82,6 @@ async def test_an_outbox_that_cannot_look_first_is_not_well(
         Outbox(payments, payments_journal) as outbox,
     ):
         health = await outbox.health()
-        assert (False, True) == (health.is_well, "looked for" in (health.hinders or ""))
+        assert (False, True) == (health.is_well, "looked for" in health.problems[0].what)
         assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
         assert (await outbox.health()).is_well

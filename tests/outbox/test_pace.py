@@ -50,7 +50,7 @@ async def process(sandbox: Sandbox, folder: Path, rate: float | None = None) -> 
 
 async def is_at_work(outbox: Outbox) -> bool:
     """Whether it would send something now."""
-    return (await outbox.health()).hinders is None
+    return (await outbox.health()).problem("hindered") is None
 
 
 async def is_there(one: Process, number: int) -> bool:

@@ -184,16 +184,14 @@ async def test_orders_put_while_it_is_paused(tmp_path: Path) -> None:
             await counter.put(payout(10 + number))
         await counter.put_batch("bonus", [payout(number) for number in range(20, 25)])
         health = await counter.health()
-        assert (False, "Ann", "lunch") == (
-            health.is_well,
-            health.paused and health.paused.who,
-            health.paused and health.paused.why,
-        )
+        paused = health.problems[0]
+        assert (False, "paused", ("Ann",)) == (health.is_well, paused.code, paused.subjects)
+        assert paused.what.endswith(" UTC: lunch")
         assert {"planned": 15} == await here.states()
         assert await counter.resume("Ben", "back")
         assert not await counter.resume("Ben", "back")
         await here.comes_to({"accepted": 15})
-        assert (True, None) == ((await here.outbox.health()).is_well, (await here.outbox.health()).paused)
+        assert (True, ()) == ((await here.outbox.health()).is_well, (await here.outbox.health()).problems)
 
 
 @pytest.mark.slow
@@ -414,8 +412,7 @@ async def test_a_rule_of_the_fuse(tmp_path: Path, fuse: Fuse, fault: Fault | Non
             await here.outbox.put(payout(number))
         await until(lambda: _pauser(here.outbox), "fuse")
         health = await here.outbox.health()
-        assert health.paused is not None
-        assert words in health.paused.why
+        assert words in health.problems[0].what
         assert words in caplog.text
         sent = 60 - (await here.states()).get("planned", 0)
         assert 0 < sent < 60
@@ -440,8 +437,8 @@ async def test_a_rule_of_the_fuse(tmp_path: Path, fuse: Fuse, fault: Fault | Non
 
 
 async def _pauser(outbox: Outbox) -> str | None:
-    paused = (await outbox.health()).paused
-    return None if paused is None else paused.who
+    paused = (await outbox.health()).problem("paused")
+    return None if paused is None else paused.subjects[0]
 
 
 async def _fewer_planned(here: Any, count: int) -> bool:

@@ -286,9 +286,10 @@ class Judge:
         world, found = self._world, []
         for number, outbox in sorted(world.outboxes.items()):
             health = await world.lives[number].start(outbox.health())
-            waits = world.has("no_total") and "complete lists" in (health.hinders or "")  # which never come then
+            words = "; ".join(one.what for one in health.problems if one.stops)
+            waits = world.has("no_total") and "complete lists" in words  # which never come then
             if not health.is_well and not waits:
-                found.append(f"{world.lives[number]} is not well: {health.hinders or health.paused}")
+                found.append(f"{world.lives[number]} is not well: {words}")
             if any((health.handlers.dead, health.handlers.pending)):
                 found.append(
                     f"{world.lives[number]}: {health.handlers.pending} untold, {health.handlers.dead} dead letters"

@@ -84,7 +84,7 @@ async def bulk_reconcile(
         )
         found = await _looked(screen, payments, held, name, look)
         while watch and (open_ := await _count_open(held, name)):
-            teller.use_service_clock(await _needs(held, name))
+            teller.note_needs(await _needs(held, name))
             wait = _Wait(open_, every)
             async with working(screen, wait.words, payments):
                 await asyncio.sleep(every)

@@ -30,10 +30,10 @@ async def fleet_status(screen: Screen, journal: JournalFile = None, name: AnyOut
     screen.say(f"[bold]{quoted(name)}[/]: {counted(state.progress.total, 'order')}\n")
     show_progress(screen, state.progress, None)
     screen.say()
-    paused = state.paused
+    paused = state.problem("paused")
     screen.fields(
         [
-            ("paused", None if paused is None else f"by {paused.who}: {paused.why}"),
+            ("paused", None if paused is None else paused.what),
             ("jobs", f"{queued:,} wait, {picked:,} in hand"),
             ("at work", counted(jobs.workers, "worker") if jobs.workers else "no worker has a job in hand"),
             *((f"due: {one}", at) for one, at in sorted(jobs.due.items()) if not one.startswith("refill ")),

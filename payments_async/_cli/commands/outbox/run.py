@@ -37,12 +37,12 @@ from payments_async._cli.outbox_state import (
     moment,
 )
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, plain, quoted
+from payments_async._cli.screen import Screen, clean, plain, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.telling import Notify, Teller, printed, telling
 from payments_async.journal import JournalError, JournalUnavailable, State
-from payments_async.outbox import Outbox, OutboxHealth, WorkerSettings
+from payments_async.outbox import HealthProblem, Outbox, OutboxHealth, WorkerSettings
 
 _LOOK = 0.5  # seconds between two looks
 _QUIET = 10.0  # seconds between two lines in a pipe, unless it is paused, hindered, or goes on again
@@ -184,7 +184,10 @@ async def _work_until_stopped(
                     while not stop.drain.is_set() and (helping is None or not helping.done()):
                         try:
                             view.show(now := await outbox.health())
-                            teller.use_service_clock({**now.needs, **hindered.needs(now)}, hinders=now.hinders)
+                            found = now.problem("hindered")
+                            teller.note_needs(
+                                {**now.needs, **hindered.needs(now)}, hinders=found.what if found else None
+                            )
                         except JournalError as error:  # the outbox itself goes on trying
                             view.say_trouble(error.message)
                         with suppress(TimeoutError):
@@ -222,7 +225,8 @@ async def _answering(
                 health = await outbox.health()
         except (JournalError, TimeoutError) as error:
             why = error.message if isinstance(error, JournalError) else "the journal does not answer"
-            return web.json_response({"well": False, "hinders": why}, status=503)
+            found = HealthProblem(code="hindered", count=1, what=why, what_to_do="look at the journal", stops=True)
+            return web.json_response({"well": False, "problems": [found.document()]}, status=503)
         is_fine = request.path == "/health" or health.is_well
         return web.json_response(_document(health), status=200 if is_fine else 503)
 
@@ -254,7 +258,7 @@ async def _answering(
 
 def _document(health: OutboxHealth) -> dict[str, object]:
     """The health of an outbox, and what this process makes of it, for machines."""
-    own = {"well": health.is_well, "hinders": health.hinders, "settling": health.settling}
+    own = {"well": health.is_well, "settling": health.settling}
     return plain({**own, **health_document(health)})  # type: ignore[no-any-return]
 
 
@@ -292,7 +296,7 @@ class _View(Display):
         self._told, self._told_at = (words, why), self._clock()
         if self._screen.as_json:
             known = {} if self._health is None else _document(self._health)
-            self._screen.line(json.dumps({"at": time.time(), **known, "hinders": why}))
+            self._screen.line(json.dumps({"at": time.time(), **known, "trouble": why}))
         else:
             at = datetime.now(UTC).strftime("%H:%M:%S")
             self._screen.line(f"{at}  {words}{'' if why is None else f'; {why}'}")
@@ -329,27 +333,30 @@ class Hindrance:
 
     def needs(self, health: OutboxHealth) -> dict[str, int]:
         """Whether somebody has to see to it: the service is away, or refuses the credentials or this address."""
-        if health.hinders is None:
+        if health.problem("hindered") is None:
             self._since = None
         elif self._since is None:
             self._since = self._clock()
         return {"hindered": int(self._since is not None and self._clock() - self._since >= _LONG)}
 
 
+_TROUBLES = {
+    "chunks_in_quarantine": "{} in quarantine",
+    "batches_not_loaded": "not loaded whole: {}",
+    "orders_untaken": "{}",
+    "slowed": "{}",
+}
+
+
 def _trouble_of(health: OutboxHealth) -> str | None:
     """Why nothing is sent, in words."""
-    if health.paused is not None:
-        return f"paused by {health.paused.who}: {health.paused.why}; `payments-async outbox resume` goes on"
-    if health.hinders is not None:
-        return health.hinders
+    if (paused := health.problem("paused")) is not None:
+        return f"paused {paused.what}; `payments-async outbox resume` goes on"
+    if (hindered := health.problem("hindered")) is not None:
+        return hindered.what
     if health.pace.cools_until is not None:
         return f"the service asked for a pause: nothing is sent before {moment(health.pace.cools_until)}"
-    if health.held_up.quarantined:
-        return f"{counted(health.held_up.quarantined, 'chunk')} in quarantine; see `payments-async outbox status`"
-    if health.held_up.unloaded:
-        return (
-            f"batch {', '.join(health.held_up.unloaded)} was not loaded to its end, and is not sent: put its file again"
-        )
-    if health.untaken:
-        return f"{counted(health.untaken, 'order')} could not be taken; see `payments-async outbox status`"
-    return health.held_up.slowed
+    for code, words in _TROUBLES.items():
+        if (found := health.problem(code)) is not None:
+            return f"{words.format(found.what)}: {found.what_to_do}"
+    return None

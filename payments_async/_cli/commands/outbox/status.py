@@ -29,6 +29,18 @@ from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async.journal import State
 from payments_async.outbox import OutboxHealth
 
+_LABELS = {
+    "paused": "paused",
+    "awaits_lists": "sends nothing yet",
+    "chunks_in_quarantine": "in quarantine",
+    "batches_not_loaded": "not loaded whole",
+    "unknown_transactions": "not of this journal",
+    "unmatched_notifications": "heard of",
+    "failing_handlers": "trouble",
+    "orphaned_changes": "without a handler",
+    "slowed": "slowed",
+}
+
 
 async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOutbox = None) -> Exit:
     """Show how an outbox stands: its orders, who paused it and why, since when what waits, and what needs a person.
@@ -64,7 +76,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     lines = (f"{change.id:>8}  {change.request_id}  {change.state}  {change.error or ''}" for change in dead)
     screen.listing("\n[bold red]Handlers failed too often[/]", lines, state.handlers.dead)
     lines = (f"{one.request_id}  {one.problem}" for one in untaken)
-    screen.listing("\n[bold red]Put, and could not be taken[/]", lines, state.untaken)
+    screen.listing("\n[bold red]Put, and could not be taken[/]", lines, state.counts["orders_untaken"])
     assert journal is not None
     _tell_next(screen, state, journal)
     status = exit_after(state)
@@ -95,42 +107,25 @@ def _show(screen: Screen, state: OutboxHealth, oldest: Mapping[State, float]) ->
     screen.say(f"[bold]{quoted(state.name)}[/]: {counted(state.progress.total, 'order')}\n")
     show_progress(screen, state.progress, None)
     screen.say()
-    paused, cools = state.paused, state.pace.cools_until
+    cools = state.pace.cools_until
     screen.fields(
         [
-            ("paused", None if paused is None else f"by {paused.who} since {moment(paused.at)}: {paused.why}"),
-            (
-                "restored",
-                f"or copied, found on {moment(state.restored_at)}: it may have forgotten orders (see `explain`)"
-                if state.restored_at
-                else None,
-            ),
-            ("sends nothing yet", None if state.awaits is None else state.awaits.words()),
+            *((_LABELS[one.code], one.what) for one in state.problems if one.code in _LABELS),
             ("rate", rate_in_words(state.pace)),
             ("listing deadline", deadlines_in_words(state.deadlines)),
             ("the service wants a pause", None if cools is None else f"until {moment(cools)}: {state.pace.why}"),
             ("waits since", _since(oldest, State.PLANNED)),
             ("unknown since", _since(oldest, State.UNKNOWN)),
             ("parked since", _since(oldest, State.PARKED)),
-            ("in quarantine", counted(state.held_up.quarantined, "chunk") if state.held_up.quarantined else None),
-            ("not loaded whole", ", ".join(state.held_up.unloaded)),
-            (
-                "not of this journal",
-                f"{counted(state.unknown_transactions, 'order')} in the service's list: who else uses this account?"
-                if state.unknown_transactions
-                else None,
-            ),
-            (
-                "heard of",
-                f"{counted(state.unmatched, 'notification')} of orders that are not here: who ordered them?"
-                if state.unmatched
-                else None,
-            ),
-            ("in the tray", counted(state.in_tray, "order") if state.in_tray else None),
+            ("in staging", counted(state.staged, "order") if state.staged else None),
             ("for handlers", counted(state.handlers.pending, "change") if state.handlers.pending else None),
-            ("trouble", state.handlers.trouble),
         ]
     )
+
+
+def _subjects(state: OutboxHealth, code: str) -> list[str]:
+    """What the problems of one kind are about."""
+    return [name for one in state.problems if one.code == code for name in one.subjects]
 
 
 def _since(oldest: Mapping[State, float], state: State) -> str | None:
@@ -140,7 +135,7 @@ def _since(oldest: Mapping[State, float], state: State) -> str | None:
 def _tell_next(screen: Screen, state: OutboxHealth, journal: JournalPlace) -> None:
     """Write what is to be done next."""
     signed, counts = "--who NAME --why REASON", state.progress.counts
-    if state.paused is not None:
+    if state.problem("paused"):
         screen.say("\nIt is paused, and sends nothing. Once it may go on:")
         screen.command(f"{command_line('outbox resume', journal=journal, name=state.name)} {signed}")
     if counts[State.PARKED]:
@@ -149,19 +144,19 @@ def _tell_next(screen: Screen, state: OutboxHealth, journal: JournalPlace) -> No
     if state.progress.conflicts:
         screen.say("\nOf evidence against evidence, ask the service; once you know what is true:")
         screen.command(f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID {signed}")
-    if state.held_up.quarantined or state.awaits:
+    if state.problem("chunks_in_quarantine") or state.problem("awaits_lists"):
         screen.say("\nThe journal was copied or restored; what it calls planned may have been sent. Look for it:")
         screen.command(f"{command_line('bulk reconcile', journal=journal)} --batch-id {state.name}")
         screen.say("Then, for what the service never had (and so for each of its batches in quarantine):")
         screen.command(f"{command_line('bulk lift-quarantine', journal=journal)} --batch-id {state.name} {signed}")
-    for batch_id in state.held_up.unloaded:
+    for batch_id in _subjects(state, "batches_not_loaded"):
         words = "has broken off, and nothing of it is sent. Put its file again, as it was:"
         screen.say(f"\nLoading batch {quoted(batch_id)} {words}")
         screen.command(command_line("outbox put", "FILE", journal=journal, name=state.name, batch_id=batch_id))
-    if state.unmatched:
+    if state.problem("unmatched_notifications"):
         screen.say("\nOf a notification of an order that is not here, `explain` tells what is known by its request id:")
         screen.command(command_line("ipn list", journal=journal, unknown=True))
-    if state.untaken:
+    if state.problem("orders_untaken"):
         screen.say(
             "\nOf orders that could not be taken: correct the cause, and begin to work the outbox again; or, for"
         )
@@ -170,10 +165,7 @@ def _tell_next(screen: Screen, state: OutboxHealth, journal: JournalPlace) -> No
     if state.handlers.dead:
         screen.say("\nOnce the application's handlers are mended, have them hear of it again:")
         screen.command(command_line("outbox replay", journal=journal, name=state.name))
-    for one in state.orphaned:
-        changes = counted(one.pending, "change")
-        screen.say(
-            f"\n{changes} to {one.state} wait for a handler; no process has asked for one since {moment(one.at)}."
-        )
-        screen.say("Start the application that has it; only if none has one any more, let them go:")
-        screen.command(f"{command_line('outbox forget', one.state, journal=journal, name=state.name)} {signed}")
+    for one in _subjects(state, "orphaned_changes"):
+        screen.say(f"\nChanges to {one} wait for a handler that no process has. Start the application that has it;")
+        screen.say("only if none has one any more, let them go:")
+        screen.command(f"{command_line('outbox forget', one, journal=journal, name=state.name)} {signed}")
