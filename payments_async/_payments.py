@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -228,6 +228,26 @@ class Payments:
         """
         return await self.outbox.put(order, not_before=not_before, priority=priority, connection=connection)
 
+    async def put_all(
+        self,
+        orders: Iterable[Order],
+        *,
+        connection: object,
+        not_before: datetime | None = None,
+        priority: int = 0,
+    ) -> list[Entry]:
+        """Write many orders down within a transaction of yours, as ``Outbox.put_all`` does.
+
+        Args:
+            connection: As of ``put``.
+            not_before, priority: Of all orders, as of ``put``.
+
+        Raises:
+            OrdersDiffer: The journal holds another order under a request id. Undo the transaction.
+            ValueError, TypeError: An order or an argument is wrong; nothing was written.
+        """
+        return await self.outbox.put_all(orders, connection=connection, not_before=not_before, priority=priority)
+
     def put_sync(
         self,
         order: Order,
@@ -251,6 +271,29 @@ class Payments:
         """
         return self.outbox.put_sync(
             order, not_before=not_before, priority=priority, connection=connection, timeout=timeout
+        )
+
+    def put_all_sync(
+        self,
+        orders: Iterable[Order],
+        *,
+        connection: object,
+        not_before: datetime | None = None,
+        priority: int = 0,
+        timeout: float = 60.0,
+    ) -> list[Entry]:
+        """Write many orders down within a transaction of this thread, as ``Outbox.put_all_sync`` does.
+
+        Args:
+            connection: As of ``put_sync``.
+            not_before, priority: Of all orders, as of ``put``.
+            timeout: Seconds without a word from the loop.
+
+        Raises:
+            JournalUnavailable: It took too long. Put them again, in a new transaction: that is safe.
+        """
+        return self.outbox.put_all_sync(
+            orders, connection=connection, not_before=not_before, priority=priority, timeout=timeout
         )
 
     @contextmanager

@@ -439,9 +439,33 @@ class Outbox:
             Exception: What the library of a connection raises, as it is, such as a serialization failure.
         """
         if connection is not None:
-            return await self._lay(order, not_before, priority, adoption, connection)
+            (entry,) = await self._lay([order], not_before, priority, adoption, connection)
+            return entry
         sent = await self._sent_by_session(order)
         return (await asyncio.shield(self._put(order, not_before, priority, adoption, sent).written)).entry
+
+    async def put_all(
+        self,
+        orders: Iterable[Order],
+        *,
+        connection: object,
+        not_before: datetime | None = None,
+        priority: int = 0,
+    ) -> list[Entry]:
+        """Write orders down within a transaction of yours, as ``put`` does, a thousand of them with one statement.
+
+        Args:
+            orders: A list or another iterable of orders.
+            connection: As of ``put``.
+            not_before, priority: Of all of them, as of ``put``.
+
+        Returns:
+            Their entries, in the same sequence.
+
+        Raises:
+            Exception: As of ``put``. Some of the orders may be part of the transaction then: undo it.
+        """
+        return list(await self._lay(list(orders), not_before, priority, None, connection))
 
     def put_sync(
         self,
@@ -474,6 +498,32 @@ class Outbox:
             return self._home.run(work, timeout, lent)
         except TimeoutError as error:
             raise JournalUnavailable(f"{error}: put order {order.request_id} again") from error
+
+    def put_all_sync(
+        self,
+        orders: Iterable[Order],
+        *,
+        connection: object,
+        not_before: datetime | None = None,
+        priority: int = 0,
+        timeout: float = 60.0,
+    ) -> list[Entry]:
+        """As ``put_all``, from a thread without an event loop, with a connection that ``put_sync`` takes.
+
+        Args:
+            timeout: Seconds without a word from the loop.
+
+        Raises:
+            JournalUnavailable: It took too long: put them again, in a new transaction.
+            Exception: As of ``put_all``, and as of ``put_sync``.
+        """
+        check_patience("timeout", timeout)
+        lent = Lent(connection)
+        work = self.put_all(orders, connection=lent, not_before=not_before, priority=priority)
+        try:
+            return self._home.run(work, timeout, lent)
+        except TimeoutError as error:
+            raise JournalUnavailable(f"{error}: put the orders again") from error
 
     def in_loop(self, work: Coroutine[Any, Any, T], *, timeout: float = 60.0) -> T:
         """What a method of this outbox gives, for a thread without an event loop: ``outbox.in_loop(outbox.entry(id))``.
@@ -711,35 +761,34 @@ class Outbox:
 
     async def _lay(
         self,
-        order: Order,
+        orders: Sequence[Order],
         not_before: datetime | None,
         priority: int,
         adoption: TakeoverAuthorisation | None,
         connection: object,
-    ) -> Entry:
-        """Put an order within a transaction of the application's own."""
-        moment = self._checked(order, not_before, priority)
-        if not self._journal.shares_transactions:
-            raise ValueError("connection: the journal is no part of its database; use a PostgresJournal")
-        if adoption is not None:
-            raise ValueError("adoption: what a person decides is no part of a transaction; put it by itself")
-        body = write_order(order)
-        self._writes(order.request_id, order.amount, body, sent_before=False, private=partial(private_texts, order))
-        books, request_id = executor_of(self._payments).books, order.request_id
-        if (books.is_open(request_id) or books.knows(request_id)) and not await is_held(self._journal, request_id):
-            raise InvalidOrder(
-                "this session has sent it by itself; put it without connection=, which writes down how that ended",
-                request_id=request_id,
-            )
-        return await self._journal.lay(
-            self._name,
-            order,
-            connection,
-            not_before=moment,
-            priority=priority,
-            body=body,
-            traceparent=self._traceparent(),
-        )
+    ) -> Sequence[Entry]:
+        """Put orders within a transaction of the application's own."""
+        moment, bodies = 0.0, []
+        books = executor_of(self._payments).books
+        for order in orders:
+            moment = self._checked(order, not_before, priority)
+            if not self._journal.shares_transactions:
+                raise ValueError("connection: the journal is no part of its database; use a PostgresJournal")
+            if adoption is not None:
+                raise ValueError("adoption: what a person decides is no part of a transaction; put it by itself")
+            body = write_order(order)
+            self._writes(order.request_id, order.amount, body, sent_before=False, private=partial(private_texts, order))
+            request_id = order.request_id
+            if (books.is_open(request_id) or books.knows(request_id)) and not await is_held(self._journal, request_id):
+                raise InvalidOrder(
+                    "this session has sent it by itself; put it without connection=, which writes down how that ended",
+                    request_id=request_id,
+                )
+            bodies.append(body)
+        when: dict[str, Any] = {"not_before": moment, "priority": priority, "traceparent": self._traceparent()}
+        if len(orders) == 1:
+            return [await self._journal.lay(self._name, orders[0], connection, body=bodies[0], **when)]
+        return await self._journal.lay_all(self._name, orders, connection, bodies=bodies, **when)
 
     def _put(
         self,

@@ -145,7 +145,7 @@ async def test_an_order_is_part_of_the_transaction(begin: Any, shop: Bank) -> No
             with begin(shop) as (connection, run):
                 debit(shop, run, order.request_id)
                 entry = here.outbox.put_sync(order, connection=connection)
-                assert entry == here.outbox.put_sync(order, connection=connection)
+                assert [entry] == here.outbox.put_all_sync([order], connection=connection)
                 if fails:
                     raise LookupError("the application has second thoughts")
             return entry.state
@@ -164,7 +164,7 @@ def again(begin: Any, shop: Bank, outbox: Outbox) -> State:
     with begin(shop) as (connection, _):
         entry = outbox.put_sync(payout(0), connection=connection)
         with pytest.raises(OrdersDiffer):
-            outbox.put_sync(payout(0, amount=Decimal(7)), connection=connection)
+            outbox.put_all_sync([payout(0), payout(0, amount=Decimal(7))], connection=connection)
     return entry.state
 
 

@@ -110,6 +110,39 @@ async def test_an_order_of_a_committed_transaction_is_paid_once(shop: Bank, serv
         assert (ids(range(1)), BALANCE - WORTH) == (here.executions(), shop.balance)
 
 
+async def test_many_orders_of_one_transaction(shop: Bank, service: Sandbox) -> None:
+    """Each is planned, and paid once; those that were put before tell how they stand."""
+    async with desk(shop, service) as here:
+        with suppress(ZeroDivisionError):
+            async with shop.begin() as connection:
+                await here.outbox.put_all(map(payout, range(1500, 1503)), connection=connection)
+                raise ZeroDivisionError
+        await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        async with shop.begin() as connection:
+            assert [] == await here.outbox.put_all([], connection=connection)
+            fresh = await here.outbox.put_all(map(payout, range(1, 1100)), connection=connection)
+            assert {State.PLANNED} == {entry.state for entry in fresh}
+            assert [payout(number).request_id for number in range(1, 1100)] == [entry.request_id for entry in fresh]
+            mixed = await here.outbox.put_all(map(payout, (1100, 0, 1, 1100)), connection=connection, priority=1)
+        planned = State.PLANNED
+        assert [planned, State.ACCEPTED, planned, planned] == [entry.state for entry in mixed]
+        await here.comes_to({"accepted": 1101})
+        assert ids(range(1101)) == sorted(here.executions())
+
+
+async def test_one_of_many_orders_is_another_one(till: Bank, service: Sandbox) -> None:
+    """Its transaction is undone, and none of them is there; a journal that is a file has no such transaction."""
+    async with desk(till, service, sends=False) as here:
+        await here.outbox.put(payout(1, amount=Decimal(7)))
+        with pytest.raises(OrdersDiffer, match="amounts"):
+            async with till.begin() as connection:
+                await here.outbox.put_all(map(payout, range(3)), connection=connection)
+        assert [0] == till.look("SELECT count(*) FROM tray")
+        async with SqliteJournal.temporary() as file, Outbox(here.payments, file, worker=None) as outbox:
+            with pytest.raises(ValueError, match="use a PostgresJournal"):
+                await outbox.put_all([payout(0)], connection=connection)
+
+
 @pytest.mark.parametrize("fault", [None, Fault.LOST_AFTER])
 async def test_an_order_that_the_session_has_sent_by_itself(till: Bank, service: Sandbox, fault: Fault | None) -> None:
     """It is no part of a transaction: another process would take it from the tray, and send it once more."""

@@ -670,6 +670,28 @@ class Journal:
         """
         raise ValueError(_NO_DATABASE)
 
+    async def lay_all(
+        self,
+        name: str,
+        orders: Sequence[Order],
+        connection: object,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        bodies: Sequence[bytes] | None = None,
+        traceparent: str | None = None,
+    ) -> Sequence[Entry]:
+        """Put many orders as ``lay`` puts one, a thousand of them with one statement.
+
+        Args:
+            bodies: Of the orders, as for ``put``.
+            traceparent: As for ``put``.
+
+        Raises:
+            Exception: As of ``lay``. Some of them are in the transaction then: have it undone.
+        """
+        raise ValueError(_NO_DATABASE)
+
     async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Staged]:
         """Orders in the tray of an outbox with higher ids than this, lowest first.
 

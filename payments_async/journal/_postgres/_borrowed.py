@@ -51,7 +51,7 @@ async def ask(
         if state == _FORBIDDEN:
             raise JournalReadOnly(
                 f"the user of the connection may not put orders into the journal {place}: GRANT USAGE ON SCHEMA, and "
-                "EXECUTE ON its functions lay and mark_told"
+                "EXECUTE ON its functions lay, lay_all and mark_told"
             ) from None
         _hide(error)
         raise

@@ -36,6 +36,7 @@ from payments_async.journal._statements import _puts
 from payments_async.journal._versions import Step
 
 _LONGEST = 63  # bytes of a name in PostgreSQL
+_LAID_AT_ONCE = 1000  # orders in one statement
 _DEAF = (
     "the server's queue of notices is half full, and processes look for each other's commits once a second; end the "
     "session that listens within an open transaction (pg_stat_activity, the oldest xact_start)"
@@ -176,6 +177,33 @@ class PostgresJournal(Journal):
             what = OrdersDiffer.how(answer["other_amount"], amount)
             raise OrdersDiffer(f"request id {request_id} stands for two different orders: {what}", [request_id])
         return _tray.planned(name, order, answer["laid_at"]) if verdict == "there" else await self._held(order)
+
+    async def lay_all(
+        self,
+        name: str,
+        orders: Sequence[Order],
+        connection: object,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        bodies: Sequence[bytes] | None = None,
+        traceparent: str | None = None,
+    ) -> Sequence[Entry]:
+        laid: list[Entry] = []
+        bodies = list(map(write_order, orders)) if bodies is None else bodies
+        for start in range(0, len(orders), _LAID_AT_ONCE):
+            some, written = orders[start : start + _LAID_AT_ONCE], list(bodies[start : start + _LAID_AT_ONCE])
+            ids, amounts = [order.request_id for order in some], [amount_text(order.amount) for order in some]
+            digests = list(map(body_digest, ids, amounts, written))
+            values = (self._postgres.journal_id, name, ids, list(map(plain_id, ids)), amounts, written, digests)
+            answer = await self._ask(connection, _tray.LAY_ALL, (*values, not_before, priority, traceparent))
+            if answer["verdict"] == "laid":
+                laid += [_tray.planned(name, order, answer["laid_at"]) for order in some]
+                continue
+            when: dict[str, Any] = {"not_before": not_before, "priority": priority, "traceparent": traceparent}
+            for order, body in zip(some, written, strict=True):
+                laid.append(await self.lay(name, order, connection, body=body, **when))
+        return laid
 
     async def _held(self, order: Order) -> Entry:
         """An order that was taken before, or put otherwise: as it stands, or as it ended."""

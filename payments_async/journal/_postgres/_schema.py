@@ -350,6 +350,85 @@ _TRACED = (
     f"REVOKE ALL ON FUNCTION {{s}}.lay FROM PUBLIC;\n{_GRANT_AS_BEFORE}DROP FUNCTION {{s}}.lay_before;\n"
 )
 
+# One trigger for all rows of a statement, in half the time. A copy that follows by logical replication is sent the
+# changes themselves, and calls no trigger of a statement.
+_BY_STATEMENT = """
+CREATE FUNCTION {s}.write_changes() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE path text;
+BEGIN
+    IF current_schema() IS DISTINCT FROM TG_TABLE_SCHEMA THEN
+        path := current_setting('search_path');
+        PERFORM set_config('search_path', quote_ident(TG_TABLE_SCHEMA) || ', pg_temp', true);
+    END IF;
+    WITH rows AS (
+        SELECT n.id, n.state, n.updated_at AS at, TRUE AS is_new FROM stands n
+        UNION ALL SELECT o.id, o.state, NULL, FALSE FROM stood o),
+    moved AS (
+        SELECT b.id, max(b.state) FILTER (WHERE b.is_new) AS state, max(b.at) AS at FROM rows b
+        GROUP BY b.id HAVING min(b.state) <> max(b.state)),
+    placed AS (
+        SELECT m.id, r.outbox, m.state, m.at, row_number() OVER (ORDER BY m.at, m.id) - 1 AS place
+        FROM moved m JOIN run r ON r.id = m.id >> {shift} AND r.outbox IS NOT NULL WHERE m.state NOT {unsent}),
+    written AS (
+        INSERT INTO change (id, order_id, outbox, state, at)
+        SELECT p.place + greatest((SELECT coalesce(max(c.id), 0) + 1 FROM change c),
+            (SELECT max(trunc(p.at * 1000000))::bigint FROM placed p)), p.id, p.outbox, p.state, p.at
+        FROM placed p ORDER BY p.place RETURNING id, order_id, outbox, state)
+    INSERT INTO delivery (queue, about, topic, order_id) SELECT 'outbox', w.id, w.state || '/' || w.outbox, w.order_id
+    FROM written w JOIN hearing h ON h.outbox = w.outbox AND h.state = w.state;
+    IF path IS NOT NULL THEN PERFORM set_config('search_path', path, true); END IF;
+    RETURN NULL;
+END$$;
+DROP TRIGGER outbox_changed ON {s}.outbox;
+DROP FUNCTION {s}.write_change();
+CREATE TRIGGER outbox_changed AFTER UPDATE ON {s}.outbox REFERENCING OLD TABLE AS stood NEW TABLE AS stands
+    FOR EACH STATEMENT EXECUTE FUNCTION {s}.write_changes();
+ALTER TABLE {s}.outbox ENABLE ALWAYS TRIGGER outbox_changed;
+"""
+
+# Many orders as `lay` lays one. Where it does not lay all of them, it lays none: then each is laid by itself.
+_LAY_ALL = """
+CREATE FUNCTION {s}.lay_all(
+    wanted text, wanted_outbox text, new_ids text[], new_keys text[], new_amounts text[], new_bodies bytea[],
+    new_digests bytea[], due double precision, urgency bigint, new_traceparent text, home {s}.meta DEFAULT NULL,
+    OUT verdict text, OUT laid_at double precision
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE place name; laid bigint;
+BEGIN
+    SELECT n.nspname INTO place FROM pg_type y JOIN pg_namespace n ON n.oid = y.typnamespace
+    WHERE y.oid = pg_typeof(home);
+    PERFORM set_config('search_path', quote_ident(place) || ', pg_temp', true);
+    laid_at := extract(epoch FROM clock_timestamp());
+    INSERT INTO tray (outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at, traceparent)
+    SELECT r.batch_id, g.id, g.key, g.amount, g.body, g.digest, due, urgency, laid_at, new_traceparent
+    FROM meta m, run r, unnest(new_ids, new_keys, new_amounts, new_bodies, new_digests)
+        AS g (id, key, amount, body, digest)
+    WHERE m.key = 'journal_id' AND m.value = wanted AND r.batch_id = wanted_outbox AND r.{is_outbox}
+    ON CONFLICT (request_key) DO NOTHING;
+    GET DIAGNOSTICS laid = ROW_COUNT;
+    -- in a statement of its own, so that it sees what was taken meanwhile
+    IF laid < cardinality(new_ids)
+        OR EXISTS (SELECT 1 FROM unnest(new_keys) AS g (key) JOIN outbox b ON b.request_key = g.key) THEN
+        DELETE FROM tray t WHERE t.request_key = ANY (new_keys) AND t.at = laid_at AND t.outbox = wanted_outbox;
+        verdict := 'one by one'; RETURN;
+    END IF;
+    PERFORM 1 FROM watch w WHERE w.outbox = wanted_outbox AND w.until > laid_at + {soon};
+    IF NOT FOUND AND {has_room} AND pg_try_advisory_xact_lock(hashtext(place), hashtext(wanted_outbox)) THEN
+        PERFORM pg_notify(place, '{tray}');
+    END IF;
+    verdict := 'laid';
+END$$;
+REVOKE ALL ON FUNCTION {s}.lay_all FROM PUBLIC;
+DO $$
+DECLARE given record;
+BEGIN
+    FOR given IN SELECT a.grantee::regrole AS who
+        FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace, aclexplode(p.proacl) a
+        WHERE n.nspname = {channel} AND p.proname = 'lay' AND a.grantee NOT IN (0, p.proowner)
+    LOOP EXECUTE format('GRANT EXECUTE ON FUNCTION {f}.lay_all TO %s', given.who); END LOOP;
+END$$;
+"""
+
 # Step n brings a namespace from version n to n + 1; as many of the same about as a file has.
 STEPS: tuple[Step, ...] = (
     Step(about="make the tables", statements=(_NUMBERS + _derived(TABLES) + _BESIDE + _WITHIN,), oldest=1),
@@ -373,6 +452,11 @@ STEPS: tuple[Step, ...] = (
         oldest=6,
     ),
     Step(about="keep correlation ids, and trace contexts", statements=(_derived(TRACED) + _TRACED,), oldest=6),
+    Step(
+        about="write changes down by statements, and lay many orders at once",
+        statements=(_BY_STATEMENT + _LAY_ALL,),
+        oldest=6,
+    ),
 )
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
@@ -382,11 +466,12 @@ _MADE = re.compile(r"CREATE TABLE (?:\S+\.)?(\w+)")
 _ADDED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) ADD COLUMN (\w+)")
 _RENAMED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) RENAME COLUMN (\w+) TO (\w+)")
 _DROPPED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) DROP COLUMN (\w+)|DROP TABLE [^;(]*\.(\w+)")
-_TRIGGERS = [
-    found
-    for found in re.findall(r"(CREATE TRIGGER (\w+) [^;]* ON \{s\}\.(\w+) [^;]*);", _BESIDE)
-    if found[2] not in {table for step in STEPS for text in step.statements for *_, table in _DROPPED.findall(text)}
-]
+_TRIGGER = re.compile(r"(CREATE TRIGGER (\w+) [^;]* ON \{s\}\.(\w+) [^;]*);")
+_TRIGGERS = {  # the latest of a name counts, unless its table is gone
+    name: (statement, table)
+    for statement, name, table in _TRIGGER.findall(_BESIDE + _BY_STATEMENT)
+    if table not in {gone for step in STEPS for text in step.statements for *_, gone in _DROPPED.findall(text)}
+}
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
@@ -426,6 +511,7 @@ def _named(statement: str, schema: str) -> str:
         none=NO_TRANSACTION,
         shift=SHIFT,
         soon=_SOON,
+        is_outbox=IS_OUTBOX,
         has_room=HAS_ROOM,
         q=quoted(schema).replace("'", "''"),  # within a literal
         f=quoted(schema).replace("'", "''").replace("%", "%%"),  # ... that is a format
@@ -538,13 +624,13 @@ def silent_triggers(connection: Connection, schema: str) -> list[str]:
         JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ? AND t.tgenabled = 'A'""",
         (schema,),
     ).fetchall()
-    return [name for _, name, _ in _TRIGGERS if (name,) not in found]
+    return [name for name in _TRIGGERS if (name,) not in found]
 
 
 def let_fire(connection: PgConnection, schema: str, names: Collection[str]) -> None:
     """Make triggers anew, so that they fire whatever a session says."""
     s = quoted(schema)
-    for statement, name, table in _TRIGGERS:
+    for name, (statement, table) in _TRIGGERS.items():
         if name in names:
             connection.script(
                 f"DROP TRIGGER IF EXISTS {name} ON {s}.{table}; {_named(statement, schema)}; "

@@ -46,6 +46,9 @@ _COLUMNS = (
 LAY = """SELECT * FROM {s}.lay(CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS text),
     CAST(? AS bytea), CAST(? AS bytea), CAST(? AS double precision), CAST(? AS bigint),
     new_traceparent => CAST(? AS text))"""
+LAY_ALL = """SELECT * FROM {s}.lay_all(CAST(? AS text), CAST(? AS text), CAST(? AS text[]), CAST(? AS text[]),
+    CAST(? AS text[]), CAST(? AS bytea[]), CAST(? AS bytea[]), CAST(? AS double precision), CAST(? AS bigint),
+    CAST(? AS text))"""
 MARK_TOLD = "SELECT verdict FROM {s}.mark_told(CAST(? AS text), CAST(? AS bigint), CAST(? AS text))"
 
 

@@ -110,6 +110,7 @@ STEPS: tuple[Step, ...] = (
     Step(about="say what an outbox is, and what cannot be sent as it is", statements=SPELT_OUT, oldest=6),
     Step(about="where a proposal comes from, and what a file says beside its orders", statements=SOURCED, oldest=6),
     Step(about="keep correlation ids, and trace contexts", statements=TRACED, oldest=6),
+    Step(about="write changes down by statements, and lay many orders at once", statements=(), oldest=6),  # elsewhere
 )
 
 
