@@ -25,7 +25,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
-_MEASURED, _FEW = 4, 2  # of the tests of one function that differ in their parameters
+_MEASURED, _FEW = 4, 1  # of the tests of one function that differ in their parameters
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
@@ -41,7 +41,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """An option for a further Python: each of the functions is tried there, though not with all its parameters."""
-    parser.addoption("--few", action="store_true", help=f"{_FEW} tests of each function and database")
+    parser.addoption("--few", action="store_true", help=f"{_FEW} test of each function and database")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -24,6 +24,7 @@ from typing import Any
 import psycopg
 from journal import postgres
 from journal.factories import BATCH, IDENTITY, approve, delivery, event, missed, order, orders, transaction_id
+from journal.points import STRUCK
 from nested import for_journal
 
 from payments_async._wire.orders import PayoutOrder
@@ -42,7 +43,6 @@ from payments_async.journal import _states as states
 from payments_async.journal._records import Placed
 from payments_async.journal._statements import _permits
 from payments_async.journal.contract import (
-    CRASH_POINTS,
     Arrival,
     Backlog,
     Chunk,
@@ -464,7 +464,7 @@ def main() -> None:
     if "control" in words:
         break_rule_2()
     times = [int(word) for word in words if word.isdecimal()] or [1]
-    points = [point for point in CRASH_POINTS if point in words] or CRASH_POINTS
+    points = [point for point in STRUCK if point in words] or STRUCK
     found = {point: {count: try_point(point, count) for count in times} for point in points}
     sys.stdout.write(json.dumps(found))
 

@@ -15,10 +15,10 @@ import psycopg
 import pytest
 from journal import postgres
 from journal.factories import BATCH, IDENTITY, claimed, delivery, event, in_outbox, loaded, order, permitted
-from journal.points import IN_A_DATABASE
+from journal.points import IN_A_DATABASE, STRUCK
 
 from payments_async.journal import JournalBehind, JournalLost, JournalUnavailable, PostgresJournal, Signal, State
-from payments_async.journal.contract import CRASH_POINTS, Outcome, Permit
+from payments_async.journal.contract import Outcome, Permit
 from payments_async.testing import Testing
 
 TESTS = Path(__file__).parent.parent
@@ -218,7 +218,7 @@ def test_every_named_point_is_survived() -> None:
         env={**os.environ, "PYTHONPATH": str(TESTS), "LIFETIMES_DSN": postgres.dsn()},
     )  # fmt: skip
     found = json.loads(done.stdout)
-    assert list(CRASH_POINTS) == list(found)
+    assert list(STRUCK) == list(found)
     beyond = [point for point in found if point not in IN_A_DATABASE]
     assert beyond == [point for point, times in found.items() if times["1"] is None]
     assert [] == [(point, times["1"]) for point, times in found.items() if times["1"]]

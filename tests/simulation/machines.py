@@ -440,6 +440,7 @@ class Machine:
             self._world.say("a person adopts", order.request_id)
             if entry.state is State.UNKNOWN:  # where the service has nothing of ours, its list never proves that
                 await outbox.journal.park(order.request_id, detail="the service's statement does not show it")
+                self._world.is_asked = True
                 with suppress(NotParked, NotApproved):
                     await send_again(outbox.journal, order.request_id, ANN.who, ANN.why)
 

@@ -36,21 +36,14 @@ from payments_async.testing._simulation.networks import Network
 from payments_async.testing._simulation.processes import CURRENT, Process
 from payments_async.testing._simulation.threads import running
 
-_BEGUN = ".begun"
 _MOMENT = 0.01  # seconds between two tries to have a lock
 _LONGEST = 900.0  # seconds that a life may take
 
 
 def strikes() -> Iterator[tuple[str, str]]:
-    """Each point with each blow, but for those at which an operation has written nothing yet.
-
-    A kill there leaves on disk what a kill after the writing leaves, for neither is committed; the journal is killed
-    there in ``journal.lifetimes``. A process that is stopped there has all of a commit before it, as has one that is
-    stopped after the writing.
-    """
+    """Each point with each blow."""
     for point in IN_A_FILE:
-        if not point.endswith(_BEGUN) or point == "commit.begun":
-            yield from ((point, blow) for blow in BLOWS)
+        yield from ((point, blow) for blow in BLOWS)
 
 
 class _Waiting(sqlite3.Connection):

@@ -84,6 +84,7 @@ class World:
         told: Under which ids each handler heard of a fact.
         promised: Whose put has returned, by their ids in small letters.
         approved: Batches that another person has approved.
+        is_asked: Whether anything was proposed since the last look of who approves.
     """
 
     plan: Plan
@@ -95,6 +96,7 @@ class World:
     told: dict[tuple[str, str, str], set[int]] = attrs.field(factory=dict)
     promised: set[str] = attrs.field(factory=set)
     approved: set[str] = attrs.field(factory=set)
+    is_asked: bool = False
     faults: list[str] = attrs.field(factory=list)
     lives: dict[int, Process] = attrs.field(factory=dict)
     tasks: dict[int, Any] = attrs.field(factory=dict)
@@ -138,8 +140,9 @@ class World:
         _slow_down(calm=1)
         while self.loop.time() < until:
             await asyncio.sleep(_MOMENT if self.loop.time() < calm_since + _SOON else 3 * _MOMENT)
-            if self.loop.time() >= calm_since + _SOON:  # what is left waits for a time of grace, or for a list
-                _slow_down(calm=4 + self.machine.extra / 1_000.0)
+            calm_for = self.loop.time() - calm_since
+            if calm_for >= _SOON:  # what is left waits for a time of grace, or for a list
+                _slow_down(calm=4 + max(calm_for, self.machine.extra) / 500.0)
             for number in range(self.plan.processes):
                 self.live(number)
             await self.judge.look()
@@ -462,6 +465,7 @@ class World:
             return None
         digest = hashlib.sha256(name.encode()).hexdigest()
         if not await journal.proposals(digest):
+            self.is_asked = True
             total = sum((order.amount for order in orders), Decimal(0))
             await journal.propose(
                 Proposal(
@@ -475,14 +479,20 @@ class World:
         """Another person, who approves."""
         while self.has("approves"):
             await asyncio.sleep(60.0 if self.is_calm else 5.0)
-            with suppress(JournalError):
+            may_change = self.machine.has_forgotten or (self.has("withdraws") and not self.is_calm)
+            if not self.is_asked and not may_change:
+                continue  # to open a journal for nothing would take a fifth of all time
+            self.is_asked = False
+            try:
                 async with self.machine.journal(None) as journal:
                     await self._approve(journal)
+            except JournalError:
+                self.is_asked = True
 
     async def _canceller(self) -> None:
         """Another person, who changes their mind about what was not sent yet."""
         while self.has("cancels") and not self.is_calm:
-            await asyncio.sleep(10.0 * self.loop.chance.random())
+            await asyncio.sleep(30.0 * self.loop.chance.random())
             with suppress(JournalError):
                 async with self.machine.journal(None) as journal:
                     planned = [entry async for entry in journal.entries(state=State.PLANNED)]
@@ -500,6 +510,7 @@ class World:
                 await journal.approve(proposal.digest, by=CHECKER, note="seen")
                 self.say("person", "approved", proposal.batch_id)
             elif self.has("withdraws") and not self.is_calm and self.loop.chance.random() < 0.1:
+                self.is_asked = True
                 await journal.withdraw_approval(proposal.digest, by=CHECKER)
                 self.say("person", "took back the approval of", proposal.batch_id)
 
@@ -507,9 +518,13 @@ class World:
         parked = [entry async for entry in journal.entries(state=State.PARKED)]
         for entry in parked:
             if not self.sandbox.executions(entry.request_id):
-                with suppress(NotParked, NotApproved):
+                try:
                     await send_again(journal, entry.request_id, "Ann Example", "the service never had it")
                     self.say("person", "sends again", entry.request_id)
+                except NotApproved:
+                    self.is_asked = True
+                except NotParked:
+                    pass
 
     async def _batch(self, which: int) -> None:
         name = f"salaries-{which}"
