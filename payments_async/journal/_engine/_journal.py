@@ -114,7 +114,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import INBOX, OUTBOX
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._leases import DUTY, RATE
-from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
+from payments_async.journal._statements._permits import end_leases_of_crashed_sessions, record_unsent
 from payments_async.journal._states import State
 from payments_async.journal._versions import Migration
 
@@ -534,7 +534,8 @@ class Journal:
             SecondJournal: This machine has another journal of the account, and no person has said why there are two.
         """
         async with self._left_behind() as (dead, left):
-            await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8), dead, left)
+            begin = _after_crashes(_puts.open_outbox, dead, left)
+            await self._submit("open_outbox", begin, name, identity, secrets.token_hex(8))
         run = await self.run(name)
         if (memory := self._database.memory) is not None and name not in self._registrars:
             registrar = PutRegistrar(
@@ -801,8 +802,11 @@ class Journal:
         """
         await self._check_adopted(batch_id)
         async with self._left_behind() as (dead, left):
-            asked = (batch_id, owner, self._database.holder, lease, dead, left)
-            return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True, at_once=True)
+            claim, asked = (
+                _after_crashes(_permits.claim_chunk, dead, left),
+                (batch_id, owner, self._database.holder, lease),
+            )
+            return await self._submit("claim_chunk", claim, *asked, droppable=True, at_once=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
         """Prolong a lease, which may have run out as long as no other took it over. Raises ``LeaseLost`` otherwise."""
@@ -827,7 +831,7 @@ class Journal:
             is_due = dead or left or batch_id is not None
             if not is_due and not await self._read(_permits.is_expired, self._database.now()):
                 return 0  # a commit would be told to everybody
-            return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead, left)
+            return await self._submit("expire_chunks", _after_crashes(_permits.expire_chunks, dead, left), batch_id)
 
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""
@@ -1080,8 +1084,9 @@ class Journal:
             if not dead and await self._read(_leases.is_with_another, DUTY, name, owner, holder, now):
                 return False
             self._has_leased = True
-            asked = (name, owner, holder, lease, dead)
-            return await self._submit("take_duty", _take_duty, *asked, droppable=True, at_once=True) is not None
+            asked = partial(_leases.take, kind=DUTY, key=name, owner=owner, holder=holder, lease=lease)
+            took = await self._submit("take_duty", _after_crashes(asked, dead), droppable=True, at_once=True)
+            return took is not None
 
     async def leave_duty(self, name: str, owner: str) -> None:
         """Give a duty back at once. Harmless for one that is not the owner's."""
@@ -1108,9 +1113,8 @@ class Journal:
         self._has_leased = True
         holder = self._database.holder or None
         async with self._database.dead() as dead:
-            return await self._submit(
-                "request_rate", _pacing.request_rate, owner, holder, rate, lease, dead, droppable=True, at_once=True
-            )
+            request = _after_crashes(_pacing.request_rate, dead)
+            return await self._submit("request_rate", request, owner, holder, rate, lease, droppable=True, at_once=True)
 
     async def withdraw_rate(self, owner: str) -> None:
         """Say that a process that has named a rate is not at work any more. Harmless for one that has not."""
@@ -1473,8 +1477,8 @@ class Journal:
             if may_read and not await self._read(partial(is_due, now=self._database.now())):
                 return ()  # a commit would be told to everybody
             self._has_leased = True
-            asked = partial(claim, owner=owner, holder=self._database.holder, lease=lease, limit=limit, dead=dead)
-            return await self._submit(name, asked, droppable=True, at_once=True)
+            asked = partial(claim, owner=owner, holder=self._database.holder, lease=lease, limit=limit)
+            return await self._submit(name, _after_crashes(asked, dead), droppable=True, at_once=True)
 
     async def release(self, owner: str) -> None:
         """Give back at once every lease that ``owner`` took through this inbox, and none of a namesake elsewhere."""
@@ -1738,12 +1742,22 @@ def _signed(who: str | Signature, why: str) -> Signature:
     return Signature(who=who) if isinstance(who, str) else who
 
 
-def _take_duty(
-    commit: Commit, name: str, owner: str, holder: str | None, lease: float, dead: Sequence[str]
-) -> int | None:
-    """Let somebody have a duty, also that of a holder who is dead; its token."""
-    end_leases_of_crashed_sessions(commit, dead)
-    return _leases.take(commit, DUTY, name, owner, holder, lease)
+def _after_crashes(
+    work: Callable[[Commit, *Ts], T], dead: Sequence[str], left: Sequence[Remains] = ()
+) -> Callable[[Commit, *Ts], T]:
+    """Work that begins with what processes that died have held: others may have it, and what surely left is known.
+
+    Args:
+        dead: Who died without an end.
+        left: What they left in writing of their leases.
+    """
+
+    def done(commit: Commit, *arguments: *Ts) -> T:
+        record_unsent(commit, left)
+        end_leases_of_crashed_sessions(commit, dead)
+        return work(commit, *arguments)
+
+    return done
 
 
 def _release_all(commit: Commit, holder: str) -> None:

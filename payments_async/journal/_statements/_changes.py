@@ -28,7 +28,6 @@ from payments_async.journal._statements._entries import (
     run_in,
 )
 from payments_async.journal._statements._evidence import resolve
-from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
 from payments_async.journal._states import UNSENT, State
 
 _log = logging.getLogger("payments_async.journal")
@@ -140,10 +139,8 @@ def claim(
     holder: str,
     lease: float,
     limit: int,
-    dead: Sequence[str],
 ) -> Sequence[OrderEvent]:
-    """Lease due changes; those of holders that are dead are due."""
-    end_leases_of_crashed_sessions(commit, dead)
+    """Lease due changes."""
     commit.connection.executemany(
         "UPDATE hearing SET at = ? WHERE outbox = ? AND state = ? AND at < ?",
         [(commit.now, outbox, State(state).value, commit.now - _NOTED_EVERY) for state in states],

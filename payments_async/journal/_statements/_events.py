@@ -23,7 +23,6 @@ from payments_async.journal._statements._entries import (
 )
 from payments_async.journal._statements._evidence import record_evidence
 from payments_async.journal._statements._notifications import make_dead_letter, read_event
-from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
 from payments_async.journal._states import FINAL, Signal, State
 
 _PAGE = 100  # events in memory at once
@@ -51,11 +50,8 @@ def is_due(connection: Connection, now: float) -> bool:
     return bool(connection.execute(_IS_DUE, _deliveries.due_at(now)).fetchone()[0])
 
 
-def claim(
-    commit: Commit, owner: str, holder: str, lease: float, limit: int, dead: Sequence[str]
-) -> Sequence[StoredEvent]:
-    """Lease due events; those of holders that are dead are due."""
-    end_leases_of_crashed_sessions(commit, dead)
+def claim(commit: Commit, owner: str, holder: str, lease: float, limit: int) -> Sequence[StoredEvent]:
+    """Lease due events."""
     claimed: list[StoredEvent] = []
     numbers = _deliveries.claim(commit, INBOX, ("",), owner, holder, lease, limit)
     commit.look_ahead([(_ONE, (number,)) for number in numbers])

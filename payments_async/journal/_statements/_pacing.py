@@ -17,7 +17,6 @@ from payments_async.journal._statements import _leases
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._leases import RATE
-from payments_async.journal._statements._permits import end_leases_of_crashed_sessions
 
 LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
 AHEAD = 0.2  # seconds from now within which the first turn lies that is given; who asks for a later one asks again
@@ -64,14 +63,11 @@ def _read(now: float, rows: Sequence[Sequence[Any]]) -> SharedRate:
     return _shared(*rows[0][:-1], now=now, named=sorted({named for *_, named in rows if named is not None}))
 
 
-def request_rate(
-    commit: Commit, owner: str, holder: str | None, rate: float, lease: float, dead: Sequence[str]
-) -> SharedRate:
+def request_rate(commit: Commit, owner: str, holder: str | None, rate: float, lease: float) -> SharedRate:
     """Somebody at work says at which rate all may send; the lowest that anybody at work names counts.
 
     The rate that counts stays when nobody is at work any more, until another one is named.
     """
-    end_leases_of_crashed_sessions(commit, dead)
     _leases.forget_ended(commit, RATE)
     _leases.take(commit, RATE, owner, owner, holder, lease, rate=rate)
     commit.execute(

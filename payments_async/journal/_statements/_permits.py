@@ -101,12 +101,8 @@ def _ready_run(connection: Connection | Commit, batch_id: str) -> int:
     return int(number)
 
 
-def claim_chunk(
-    commit: Commit, batch_id: str, owner: str, holder: str, lease: float, dead: Sequence[str], left: Sequence[Remains]
-) -> Chunk | None:
+def claim_chunk(commit: Commit, batch_id: str, owner: str, holder: str, lease: float) -> Chunk | None:
     """Lease the first free chunk that has planned orders; close those that have none on the way."""
-    record_unsent(commit, left)
-    end_leases_of_crashed_sessions(commit, dead)
     run = _ready_run(commit, batch_id)
     if awaited(commit, run) is not None:
         return None
@@ -166,10 +162,8 @@ def is_expired(connection: Connection, now: float) -> bool:
     return found is not None
 
 
-def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str], left: Sequence[Remains]) -> int:
-    """Take over, for nobody, every chunk whose lease ran out, or whose holder is dead."""
-    record_unsent(commit, left)
-    end_leases_of_crashed_sessions(commit, dead)
+def expire_chunks(commit: Commit, batch_id: str | None) -> int:
+    """Take over, for nobody, every chunk whose lease ran out."""
     run = None if batch_id is None else _ready_run(commit, batch_id)
     _cap_leases(commit, run)
     expired = commit.execute(

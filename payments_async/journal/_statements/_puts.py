@@ -28,7 +28,6 @@ from payments_async.journal._records import (
     Pause,
     Permit,
     Placed,
-    Remains,
     Row,
     RunIdentity,
     TakeoverAuthorisation,
@@ -64,12 +63,10 @@ from payments_async.journal._statements._leases import is_over
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import (
-    end_leases_of_crashed_sessions,
     is_held,
     note_sent,
     note_sent_elsewhere,
     planned_in,
-    record_unsent,
     take_over,
 )
 from payments_async.journal._states import UNSENT, UNSETTLED, Signal, State
@@ -187,12 +184,8 @@ class _Filling:
         commit.will_find((self.next_id - 1 if self.next_id > bounds[0] else None,), _HIGHEST, bounds)
 
 
-def open_outbox(
-    commit: Commit, name: str, identity: RunIdentity, uid: str, dead: Sequence[str], left: Sequence[Remains]
-) -> None:
+def open_outbox(commit: Commit, name: str, identity: RunIdentity, uid: str) -> None:
     """Begin an outbox, unless it is there: a run that never ends. Raises ``WrongAccount``, ``OrdersDiffer``."""
-    record_unsent(commit, left)
-    end_leases_of_crashed_sessions(commit, dead)
     begin_run(commit, name, identity, None, None, uid, name, kind=OUTBOX)
     commit.execute(
         f"UPDATE run SET state = 'ready', ready_at = ? WHERE batch_id = ? AND {IS_OUTBOX} AND state = 'loading'",  # noqa: S608
