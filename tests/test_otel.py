@@ -71,7 +71,7 @@ class Telescope:
         ]
 
 
-NEVER_SENDS: dict[str, Any] = {"works": False, "settles": False}
+NEVER_SENDS: dict[str, Any] = {"worker": None}
 
 
 def telescope_of() -> Telescope:

@@ -9,7 +9,9 @@ class Spelled(enum.StrEnum):
     """A word that equals itself in any letter case, with one L or two: ``successful`` is ``SUCCESSFULL``."""
 
     def __eq__(self, other: object) -> bool:
-        return _plain(self) == _plain(other) if isinstance(other, str) else NotImplemented
+        if not isinstance(other, str):
+            return NotImplemented
+        return str.__eq__(self, other) or _plain(self) == _plain(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

@@ -493,7 +493,7 @@ def _not_async(dispatcher: ChangeHandlers) -> None:
 
 
 def _of_no_state(dispatcher: ChangeHandlers) -> None:
-    dispatcher.on("SUCCESSFULL")  # type: ignore[arg-type]
+    dispatcher.on("SUCCEEDED")  # type: ignore[arg-type]
 
 
 def _without_parentheses(dispatcher: ChangeHandlers) -> None:
@@ -521,7 +521,7 @@ def _at_no_time(dispatcher: ChangeHandlers) -> None:
 @pytest.mark.parametrize(
     ("registers", "kind", "words"),
     [
-        (_of_no_state, TypeError, "'SUCCESSFULL' is no State"),
+        (_of_no_state, TypeError, "'SUCCEEDED' is no State"),
         (_without_parentheses, TypeError, "is no State: write @outbox.on"),
         (_of_nothing, TypeError, r"takes \(\).*: it would be called with one value"),
         (_of_a_connection, TypeError, "it would be called with one value"),
