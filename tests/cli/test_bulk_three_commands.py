@@ -43,6 +43,13 @@ def write(name: str, pay: int) -> None:
             staff.write_row(2 + number, 0, row)
 
 
+def put_back(here: Path, backup: Path) -> None:
+    """The journal is that of the backup again, and nothing else of it is left."""
+    for one in here.glob("pay.sqlite*"):
+        one.unlink()
+    shutil.copyfile(backup / "pay.sqlite", here / "pay.sqlite")
+
+
 async def proposed(run: Run) -> str:
     """The first month is proposed, where all is said once; its digest."""
     plan = ("bulk", "plan", "Payroll October 2026.xlsx", "--journal", "pay.sqlite", "--new-journal", *FIRST)
@@ -171,3 +178,14 @@ async def test_the_silence_of_notifications_is_told(run: Run, monkeypatch: pytes
     for command in (("bulk", "status"), ("doctor", "--journal", "pay.sqlite")):
         told = await run(*command)
         assert ("No notification heard" in told.said, "see that a receiver runs" in told.said) == (True, True)
+
+
+async def test_the_status_of_a_backup_that_was_put_back(run: Run, here: Path) -> None:
+    """It says which batch it has forgotten, with status 4, and what to do: nothing looks like an empty journal."""
+    await proposed(run)
+    backup = shutil.copytree(here, here / "kept")
+    assert 0 == (await run("bulk", "run", "--yes")).status
+    put_back(here, backup)
+    told = await run("bulk", "status")
+    assert (4, True) == (told.status, "This journal has forgotten batch payroll-october-2026" in told.said), told.said
+    assert 2 == (await run("bulk", "run", "--yes")).status

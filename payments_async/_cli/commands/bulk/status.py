@@ -1,5 +1,6 @@
 """`payments-async bulk status`: how a batch stands."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ from payments_async._cli.batch_state import (
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.finding import found_by, found_document, show_found
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, named, opened
+from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.journal import Journal
 
@@ -41,13 +43,11 @@ async def bulk_status(
     async with opened(journal) as held:
         runs = await held.runs()
         if find is not None:
-            found = await found_by(held, find, batch_id and await chosen_batch(held, batch_id))
-            if not found:
-                raise BadInput(f"--find: the journal pays no person of this name or number: {clean(find)}")
-            show_found(screen, found)
-            return screen.ended(Exit.FINE, {"found": found_document(found)})
+            return await _found(screen, held, find, batch_id)
+        forgotten = await held.forgotten()
+        _tell_forgotten(screen, forgotten)
         if batch_id is None and len(runs) != 1:
-            return await _show_all(screen, held)
+            return await _show_all(screen, held, forgotten)
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
         needing = await reasons(held, name, "needs a person", progress)
@@ -74,11 +74,12 @@ async def bulk_status(
     if unknown_transactions:
         screen.say(f"\nNotifications about orders that this journal never sent: {unknown_transactions:,}")
     tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
-    status = exit_after(progress, quarantined=run.quarantined)
+    status = exit_after(progress, quarantined=run.quarantined or len(forgotten))
     return screen.ended(
         status,
         {
             "batch_id": name,
+            "forgotten": forgotten,
             "ready": run.ready,
             "digest": run.source_digest,
             "progress": progress_document(progress),
@@ -93,7 +94,28 @@ async def bulk_status(
     )
 
 
-async def _show_all(screen: Screen, journal: Journal) -> Exit:
+async def _found(screen: Screen, journal: Journal, text: str, batch_id: str | None) -> Exit:
+    """Show the orders of a person. Raises ``BadInput`` where there are none."""
+    found = await found_by(journal, text, batch_id and await chosen_batch(journal, batch_id))
+    if not found:
+        raise BadInput(f"--find: the journal pays no person of this name or number: {clean(text)}")
+    show_found(screen, found)
+    return screen.ended(Exit.FINE, {"found": found_document(found)})
+
+
+def _tell_forgotten(screen: Screen, forgotten: Sequence[str]) -> None:
+    """Say which batches the journal lacks that this machine saw in it, and what to do."""
+    if not forgotten:
+        return
+    screen.say(
+        f"[bold red]This journal has forgotten {quoted(', '.join(forgotten))}[/]: a backup was put back, or it is a "
+        "copy. What it forgot may have been paid. Go on with the newer file; without one, look in the service's list:"
+    )
+    screen.command(command_line("transactions"))
+    screen.say()
+
+
+async def _show_all(screen: Screen, journal: Journal, forgotten: Sequence[str]) -> Exit:
     rows, batches, runs = [], [], await journal.runs()
     for run in runs:
         progress = await journal.progress(run.batch_id)
@@ -108,5 +130,5 @@ async def _show_all(screen: Screen, journal: Journal) -> Exit:
             }
         )
     screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
-    status = exit_after(await journal.progress(), quarantined=sum(run.quarantined for run in runs))
-    return screen.ended(status, {"batches": batches})
+    status = exit_after(await journal.progress(), quarantined=len(forgotten) + sum(run.quarantined for run in runs))
+    return screen.ended(status, {"batches": batches, "forgotten": forgotten})
