@@ -32,9 +32,9 @@ PINNED = {
         Batch BatchChanged BatchTerms Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn
         FirstLook Fuse Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem ReconcileSettings
         Reconciliation Repeat Report Retries Returned RunProgress RunSettings SearchProgress Share acknowledge
-        approval_sheet give_listing_deadline later_tries ledger lift_quarantine particulars_in plan read_batch
-        read_money receipt reconcile report retried_id retry_file returned_file run_batch sample_payroll send_again
-        send_again_all
+        approval_sheet give_listing_deadline later_tries ledger lift_quarantine particulars_in plan problems_file
+        read_batch read_money receipt reconcile report retried_id retry_file returned_file run_batch sample_payroll
+        send_again send_again_all
     """,
     "payments_async.fleet": """
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit

@@ -25,6 +25,8 @@ from payments_async._cli.working import working
 from payments_async.bulk import Batch, BatchChanged, Guess, read_batch
 from payments_async.journal import SqliteJournal
 
+_OURS = frozenset(["outcome", "when(utc)", "transaction", "whatiswrong", "row"])  # of a file that was given back
+
 
 class ColumnMemory:
     """What was said of files, by their headers: which heading stands for which column, and the options.
@@ -126,7 +128,9 @@ def _write(path: Path, text: str) -> None:
 
 
 def _key(headings: Sequence[str]) -> str:
-    words = ("".join(unicodedata.normalize("NFKC", heading).casefold().split()) for heading in headings)
+    """What a header is known by; a file that we gave back has its own, and columns of ours behind them."""
+    words = ["".join(unicodedata.normalize("NFKC", heading).casefold().split()) for heading in headings]
+    words = [word for word in words if word not in _OURS]
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 

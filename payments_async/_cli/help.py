@@ -22,7 +22,7 @@ _OF_FILES = frozenset(["kind", "item", "guess_items", "mapped", "sheet", "derive
 _OF_PEOPLE = frozenset(["phone", "email", "batch_id", "from_account", "to_account", "message", "metadata"])
 # ... and of one command, so that a help shows twelve options at most.
 _RARE_IN: Mapping[str, frozenset[str]] = {
-    "plan": frozenset(["item", "skip_bad", "everything", "new_journal"]),
+    "plan": frozenset(["item", "skip_bad", "everything", "new_journal", "problems"]),
     "run": _OF_FILES | {"path_token", "sender", "trusted_proxy", "needs_approval"},
     "approve": _OF_FILES | {"skip_bad", "acknowledge"},
     "put": _OF_FILES | {"name"},
@@ -39,7 +39,7 @@ _PANELS: Mapping[str, str] = {
         "forget compare compare_change validate",
         "Safety": "approved skip_bad acknowledge yes maker new_journal second_journal adopt needs_approval max_each "
         "max_total max_unknown max_error_rate stop_at_total min_balance without_looking rate concurrency",
-        "Output": "as_json show_personal debug log csv html xlsx overwrite notify approval_sheet everything",
+        "Output": "as_json show_personal debug log csv html xlsx overwrite notify approval_sheet problems everything",
     }.items()
     for name in names.split()
 }

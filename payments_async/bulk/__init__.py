@@ -19,7 +19,7 @@ from payments_async.bulk._report._ledger import Ledger, ledger
 from payments_async.bulk._report._papers import approval_sheet, receipt
 from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._report._retries import Retries, retry_file
-from payments_async.bulk._report._returned import Returned, returned_file
+from payments_async.bulk._report._returned import Returned, problems_file, returned_file
 from payments_async.bulk._retry_ids import LaterTry, later_tries, retried_id
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._decisions import (
@@ -74,6 +74,7 @@ __all__ = [
     "lift_quarantine",
     "particulars_in",
     "plan",
+    "problems_file",
     "read_batch",
     "read_money",
     "receipt",

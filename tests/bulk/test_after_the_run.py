@@ -450,6 +450,19 @@ async def test_what_was_paid_as_lines_of_a_ledger(journal: SqliteJournal, tmp_pa
     assert all("Brightwater" not in row["Text"] for row in rows)
 
 
+async def test_a_retry_and_a_ledger_as_workbooks(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The retry is a batch file again, with the same orders; a workbook is never replaced."""
+    made = await retry_file(journal, "november", tmp_path / "retry.csv")
+    book = await retry_file(journal, "november", tmp_path / "retry.xlsx")
+    assert made.written == book.written
+    read = [list((await read_batch(tmp_path / f"retry.{kind}")).orders) for kind in ("csv", "xlsx")]
+    assert read[0] == read[1] != []
+    paid = await ledger(journal, "november", tmp_path / "ledger.xlsx", debit="6000", credit="1200")
+    assert 2 == paid.paid.count
+    with pytest.raises(ValueError, match="never replaced"):
+        await ledger(journal, "november", tmp_path / "ledger.xlsx", debit="6000", credit="1200", overwrite=True)
+
+
 @pytest.mark.parametrize(("debit", "credit"), [("", "1"), ("1", " "), ("=1", "2"), ("1\n", "2"), ("1", "1")])
 async def test_a_ledger_without_accounts(journal: SqliteJournal, tmp_path: Path, debit: str, credit: str) -> None:
     """It is refused before anything is written."""

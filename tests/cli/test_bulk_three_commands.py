@@ -26,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(name: str, pay: int) -> None:
+def write(name: str, pay: int, wallet: str = "0772000001") -> None:
     """A workbook as an office has it: a sheet of notes, a title, a total, a line to sign."""
     with xlsxwriter.Workbook(name) as book:
         book.add_worksheet("Notes").write(0, 0, "internal")
@@ -34,13 +34,23 @@ def write(name: str, pay: int) -> None:
         staff.write(0, 0, "ACME - net pay")
         rows = [
             ["Staff No", "Jina", "Mobile Number", "Net Pay", "Department"],
-            ["E1017", "Zoe Müller", "0772000001", pay, "Field"],
+            ["E1017", "Zoe Müller", wallet, pay, "Field"],
             ["E1018", "Basil Cole", "0752000002", 90_000, "Field"],
             ["", "TOTAL", "", pay + 90_000, ""],
             ["Prepared by: A. Clerk"],
         ]
         for number, row in enumerate(rows):
             staff.write_row(2 + number, 0, row)
+
+
+def text_of(path: Path) -> str:
+    """What stands in a file."""
+    return path.read_text(encoding="utf-8-sig")
+
+
+def change(path: Path, old: str, new: str) -> None:
+    """Mend a file."""
+    path.write_text(text_of(path).replace(old, new), encoding="utf-8-sig")
 
 
 def put_back(here: Path, backup: Path) -> None:
@@ -189,3 +199,16 @@ async def test_the_status_of_a_backup_that_was_put_back(run: Run, here: Path) ->
     told = await run("bulk", "status")
     assert (4, True) == (told.status, "This journal has forgotten batch payroll-october-2026" in told.said), told.said
     assert 2 == (await run("bulk", "run", "--yes")).status
+
+
+async def test_problems_come_back_as_the_sheet_to_mend(run: Run, here: Path) -> None:
+    """What is wrong stands beside each row; the mended file is read as the first one was, without an option."""
+    await october(run)
+    write("Payroll November 2026.xlsx", 160_000, wallet="07720001")
+    planned = await run("bulk", "plan", "Payroll November 2026.xlsx", "--problems", "mend.csv")
+    assert (2, True) == (planned.status, "wrote mend.csv: 1 row to mend" in planned.said), planned.said
+    text = text_of(here / "mend.csv")
+    assert "phone_number: " in next(line for line in text.splitlines() if "Zoe" in line)
+    change(here / "mend.csv", "07720001", "0772000001")
+    again = await run("bulk", "plan", "mend.csv", "--batch-id", "payroll-november-2026", "--acknowledge")
+    assert (0, True) == (again.status, "2 payouts, 250,000 UGX" in again.said), again.said

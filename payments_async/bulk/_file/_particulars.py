@@ -14,7 +14,7 @@ from payments_async.journal import Particulars
 
 _AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,2})?", re.ASCII)  # what a spreadsheet keeps exactly
 _LONGEST = 200  # characters of a cell that are kept
-_Row = tuple[int, list[str], str | None]  # its number, what stands there, the request id of the order it makes
+Row = tuple[int, list[str], str | None]  # its number, what stands there, the request id of the order it makes
 
 
 async def particulars_in(batch: Batch) -> AsyncIterator[Sequence[tuple[str, Particulars]]]:
@@ -40,7 +40,7 @@ async def particulars_in(batch: Batch) -> AsyncIterator[Sequence[tuple[str, Part
                 yield told
 
 
-def rows_with_ids(batch: Batch, cells: Iterator[tuple[int, list[str]]]) -> Generator[_Row, None, None]:
+def rows_with_ids(batch: Batch, cells: Iterator[tuple[int, list[str]]]) -> Generator[Row, None, None]:
     """The rows of the file. A plain amount is a number, so that it can be summed."""
     amount = next((number for number, one in _columns(batch) if one.column == "amount"), None)
     orders = batch.orders.with_rows()

@@ -12,8 +12,9 @@ from payments_async._values.frozen import frozen
 from payments_async._values.masking import mask
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import begins_formula
-from payments_async.bulk._report._files import csv_lines, harmless_line, place_of, replacing
+from payments_async.bulk._report._files import harmless_line, place_of, replacing
 from payments_async.bulk._report._lines import line_of
+from payments_async.bulk._report._returned import header_of, lines_below
 from payments_async.journal import Journal
 from payments_async.journal._records import OutcomeWithHistory
 from payments_async.journal._states import FINAL, State
@@ -47,7 +48,7 @@ async def ledger(
     personal: bool = False,
     overwrite: bool = False,
 ) -> Ledger:
-    """Write two lines of a ledger for every order that was paid, as CSV, and two more for one that came back.
+    """Write two lines of a ledger for every order that was paid, as CSV or XLSX, and two more for one that came back.
 
     The day is that on which the outcome was learned, in UTC. What is not final is left for the next time: the number of
     those is told, and the same order always has the same lines, known by its request id in ``Reference``.
@@ -72,18 +73,17 @@ async def ledger(
     if debit.strip() == credit.strip():
         raise ValueError("debit and credit: two different accounts")
     run = await journal.run(batch_id)
-    header = csv_lines([_COLUMNS], "utf-8-sig")
+    header = header_of(path, _COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     shares = dict.fromkeys(State, Share())
-    with replacing(place, marker=header, overwrite=overwrite) as file:
-        file.write(header)
+    with replacing(place, marker=header, overwrite=overwrite) as file, lines_below(file, header, _COLUMNS) as write:
 
         def take(standings: Iterable[OutcomeWithHistory]) -> None:
             for standing in standings:
                 entry = standing.entry
                 shares[entry.state] = shares[entry.state].with_one(entry.amount)
                 if entry.state.meaning.was_paid:
-                    file.write(csv_lines(_postings(standing, debit.strip(), credit.strip(), personal=personal)))
+                    write(list(map(list, _postings(standing, debit.strip(), credit.strip(), personal=personal))))
 
         async for standings in journal.standings(batch_id):
             await asyncio.to_thread(take, standings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 import attrs
@@ -15,7 +15,8 @@ from payments_async._wire.orders import CollectionOrder, PayoutOrder
 from payments_async.bulk._file._headings import COLUMNS
 from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share
-from payments_async.bulk._report._files import csv_lines, place_of, replacing
+from payments_async.bulk._report._files import place_of, replacing
+from payments_async.bulk._report._returned import NEVER, header_of, lines_below
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Happening
@@ -59,7 +60,7 @@ async def retry_file(
     the earlier order, and say why it was not paid.
 
     Args:
-        path: Of a CSV file.
+        path: Of a CSV file, or of a workbook (``.xlsx``), which is never replaced.
         reversed_too: Also what was paid, and came back.
         overwrite: Replace a file of this kind that is there; no other file is ever replaced.
 
@@ -71,7 +72,7 @@ async def retry_file(
         JournalUnavailable: The journal cannot be read.
     """
     await journal.run(batch_id)
-    header = csv_lines([_COLUMNS], "utf-8-sig")
+    header = header_of(path, _COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     states = [state for state in UNPAID if reversed_too or not state.meaning.was_paid]
     left_out: list[tuple[str, str]] = []
@@ -129,13 +130,17 @@ def _again(entry: Entry, taken: Container[str]) -> PayoutOrder | None:
 
 
 def _write(place: Path, header: bytes, rows: Iterable[tuple[Entry, dict[str, str]]], *, overwrite: bool) -> None:
-    with replacing(place, marker=header, overwrite=overwrite) as file:
-        file.write(header)
-        for entry, cells in rows:
-            why = [entry.state, "" if entry.code is None else f"code {entry.code}:", entry.message or ""]
-            own = {name: f"'{cell}" if name in _NUMBERS else cell for name, cell in cells.items()}
-            more = {_EARLIER: entry.request_id, _WHY: " ".join(" ".join(why).split())}
-            file.write(csv_lines([[(own | more).get(name, "") for name in _COLUMNS]]))
+    mark = "" if header == NEVER else "'"  # in a workbook a text stays one
+    with replacing(place, marker=header, overwrite=overwrite) as file, lines_below(file, header, _COLUMNS) as write:
+        write([_row(entry, cells, mark) for entry, cells in rows])
+
+
+def _row(entry: Entry, cells: Mapping[str, str], mark: str) -> list[str]:
+    """The cells of an order; those that a spreadsheet would take for numbers, with a mark in front."""
+    why = [entry.state, "" if entry.code is None else f"code {entry.code}:", entry.message or ""]
+    own = {name: f"{mark}{cell}" if name in _NUMBERS else cell for name, cell in cells.items()}
+    more = {_EARLIER: entry.request_id, _WHY: " ".join(" ".join(why).split())}
+    return [(own | more).get(name, "") for name in _COLUMNS]
 
 
 def _cells(order: PayoutOrder) -> dict[str, str]:

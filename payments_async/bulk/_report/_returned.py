@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -16,15 +16,15 @@ from typing import IO, Any
 from payments_async._values.frozen import frozen
 from payments_async.bulk._file._batch import Batch, read_in_threads
 from payments_async.bulk._file._cells import NumberCell
-from payments_async.bulk._file._particulars import rows_with_ids
+from payments_async.bulk._file._particulars import Row, rows_with_ids
 from payments_async.bulk._file._tables import open_cells
-from payments_async.bulk._report._files import harmless_line, place_of, replacing
+from payments_async.bulk._report._files import csv_lines, harmless_line, place_of, replacing
 from payments_async.bulk._report._lines import line_of, moment_text
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry, OutcomeWithHistory
 
 _COLUMNS = ("Outcome", "When (UTC)", "Transaction", "What is wrong", "Row")
-_NEVER = b"\0"  # how no file of this kind begins: one that is there is never replaced
+NEVER = b"\0"  # how no file of this kind begins: one that is there is never replaced
 _NO_WRITER = "workbooks are written with XlsxWriter: pip install 'payments-async[xlsx]'; or name a file ending in .csv"
 
 
@@ -71,36 +71,77 @@ async def returned_file(
         JournalUnavailable: The journal cannot be read.
     """
     await journal.run(batch_id)
-    written = Path(path)
-    place = place_of(written, marker=_NEVER, overwrite=False, journal=getattr(journal, "path", None))
+    found = 0
+
+    async def outcomes(rows: Sequence[Row]) -> list[Sequence[str]]:
+        nonlocal found
+        ids = [request_id for _, _, request_id in rows if request_id is not None]
+        known = await journal.orders_of(ids) if ids else {}
+        orders = [known.get(request_id or "") for *_, request_id in rows]
+        found += sum(order is not None and order.batch_id == batch_id for order in orders)
+        return [_outcome(order, batch_id) for order in orders]
+
+    await _rewrite(batch, Path(path), _COLUMNS, outcomes, progress, journal=getattr(journal, "path", None))
+    return Returned(path=Path(path), rows=batch.rows, found=found)
+
+
+async def problems_file(batch: Batch, path: str | os.PathLike[str]) -> Returned:
+    """Write the rows of a batch file once more, each with what is wrong with it, to be mended and planned again.
+
+    Args:
+        batch: The file, read.
+        path: As for ``returned_file``.
+
+    Returns:
+        ``found`` is how many rows have something wrong.
+
+    Raises:
+        ValueError, ImportError, BatchChanged, OSError: As for ``returned_file``.
+    """
+    wrong: dict[int, list[str]] = {}
+    for one in batch.problems:
+        wrong.setdefault(one.row, []).append(f"{one.column}: {one.remedy}" if one.column else one.remedy)
+
+    async def complaints(rows: Sequence[Row]) -> list[Sequence[str]]:
+        return [["; ".join(wrong.get(number, ()))] for number, *_ in rows]
+
+    await _rewrite(batch, Path(path), _COLUMNS[3:], complaints, None, journal=None)
+    return Returned(path=Path(path), rows=batch.rows, found=len(wrong))
+
+
+async def _rewrite(
+    batch: Batch,
+    path: Path,
+    columns: Sequence[str],
+    beside: Callable[[Sequence[Row]], Awaitable[list[Sequence[str]]]],
+    progress: Callable[[int], object] | None,
+    *,
+    journal: Path | None,
+) -> None:
+    """Write the rows of a file with further columns, of which the last is the number of the row."""
+    place = place_of(path, marker=NEVER, overwrite=False, journal=journal)
     layout = batch.orders.layout
-    open_sheet = _workbook if written.suffix.lower() == ".xlsx" else _table
-    rows = found = 0
+    open_sheet = workbook if path.suffix.lower() == ".xlsx" else _table
+    written, below = 0, False
     with (
         open_cells(batch.path, layout) as cells,
         closing(rows_with_ids(batch, cells)) as source,
-        replacing(place, marker=_NEVER, overwrite=False) as file,
+        replacing(place, marker=NEVER, overwrite=False) as file,
         open_sheet(file, layout.delimiter) as write,
     ):
-        below = False
         async for some in read_in_threads(source):
-            ids = [request_id for _, _, request_id in some if request_id is not None]
-            known = await journal.orders_of(ids) if ids else {}
-            lines = []
-            for number, row, request_id in some:
-                order = known.get(request_id or "")
+            lines: list[list[str]] = []
+            for (number, row, _), more in zip(some, await beside(some), strict=True):
                 if not below and (not batch.headings or tuple(cell.strip() for cell in row) == batch.headings):
                     below = True
-                    lines.append([*row, *_COLUMNS])
+                    lines.append([*row, *columns])
                     continue
-                rows += 1
-                found += order is not None and order.batch_id == batch_id
+                written += 1
                 padding = [""] * (len(batch.headings) - len(row))
-                lines.append([*row, *padding, *_outcome(order, batch_id), NumberCell(number)] if below else row)
+                lines.append([*row, *padding, *more, NumberCell(number)] if below else row)
             await asyncio.to_thread(write, lines)
             if progress is not None:
-                progress(rows)
-    return Returned(path=written, rows=batch.rows, found=found)
+                progress(written)
 
 
 def _outcome(order: Entry | ArchivedOrder | None, batch_id: str) -> Sequence[str]:
@@ -129,7 +170,7 @@ def _table(file: IO[bytes], delimiter: str) -> Iterator[Callable[[list[list[str]
 
 
 @contextmanager
-def _workbook(file: IO[bytes], _delimiter: str) -> Iterator[Callable[[list[list[str]]], None]]:
+def workbook(file: IO[bytes], _delimiter: str = "") -> Iterator[Callable[[list[list[str]]], None]]:
     """A workbook of one sheet. Texts stay texts, also those that look like a formula."""
     try:
         import xlsxwriter  # type: ignore[import-untyped,import-not-found,unused-ignore]  # has no types, or is not there
@@ -157,3 +198,22 @@ def _workbook(file: IO[bytes], _delimiter: str) -> Iterator[Callable[[list[list[
     ):
         sheet = book.add_worksheet()
         yield write
+
+
+def header_of(path: str | os.PathLike[str], columns: Sequence[str]) -> bytes:
+    """How a file of these columns begins, by which it is known; no workbook is."""
+    return NEVER if Path(path).suffix.lower() == ".xlsx" else csv_lines([columns], "utf-8-sig")
+
+
+@contextmanager
+def lines_below(
+    file: IO[bytes], header: bytes, columns: Sequence[str]
+) -> Iterator[Callable[[list[list[str]]], object]]:
+    """What writes lines below these columns, of a workbook or of a CSV table with this header."""
+    if header == NEVER:
+        with workbook(file) as write:
+            write([list(columns)])
+            yield write
+    else:
+        file.write(header)
+        yield lambda rows: file.write(csv_lines(rows))

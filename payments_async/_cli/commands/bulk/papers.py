@@ -27,7 +27,7 @@ async def bulk_retry_file(
     screen: Screen,
     journal: JournalFile = None,
     batch_id: AnyBatch = None,
-    csv: Annotated[Path | None, typer.Option(help="The file; BATCH-retry.csv by default.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="The file; BATCH-retry.csv by default; or .xlsx.")] = None,
     reversed_too: Annotated[bool, typer.Option("--reversed", help="Also what was paid, and came back.")] = False,
     overwrite: Overwrite = False,
 ) -> Exit:
@@ -93,7 +93,7 @@ async def bulk_export(
     journal: JournalFile = None,
     batch_id: AnyBatch = None,
     export_format: Annotated[ExportFormat, typer.Option("--format", help="What for.")] = ExportFormat.LEDGER,
-    csv: Annotated[Path | None, typer.Option(help="The table; BATCH-ledger.csv by default.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="The table; BATCH-ledger.csv by default; or .xlsx.")] = None,
     overwrite: Overwrite = False,
 ) -> Exit:
     """Write what was paid as lines of debit and credit, for accounting.

@@ -20,10 +20,10 @@ from payments_async._cli.journal import (
     opened,
 )
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, quoted
+from payments_async._cli.screen import Screen, counted, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.written import complaints
-from payments_async.bulk import Plan
+from payments_async.bulk import Batch, Plan, problems_file
 from payments_async.bulk import approval_sheet as write_sheet
 from payments_async.journal import Proposal, StateFolder
 
@@ -50,6 +50,9 @@ async def bulk_plan(
     approval_sheet: Annotated[
         Path | None, typer.Option(help="Write the page on which it is approved: totals, the largest, the digest.")
     ] = None,
+    problems: Annotated[
+        Path | None, typer.Option(help="Write the file with what is wrong beside each row: mend it, and plan that.")
+    ] = None,
     new_journal: Annotated[bool, typer.Option("--new-journal", help="With --maker: make it if there is none.")] = False,
 ) -> Exit:
     """Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.
@@ -74,6 +77,7 @@ async def bulk_plan(
     show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, names=names)
     if held is None:
         screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")
+    await _give_back(screen, read.batch, problems)
     if approval_sheet is not None:
         with complaints(approval_sheet):
             await write_sheet(
@@ -116,6 +120,16 @@ async def bulk_plan(
         status,
         {"batch_id": batch_id, "knows_earlier": held is not None, **plan_document(made), "proposed": is_proposed},
     )
+
+
+async def _give_back(screen: Screen, batch: Batch, path: Path | None) -> None:
+    """Write the file with what is wrong beside each row, or say how."""
+    if path is not None:
+        with complaints(path):
+            mended = await problems_file(batch, path)
+        screen.say(f"\nwrote {quoted(str(path))}: {counted(mended.found, 'row')} to mend; plan it once they are")
+    elif batch.problems:
+        screen.say("\n--problems FILE.xlsx writes the sheet with what is wrong beside each row")
 
 
 async def _proposed(screen: Screen, made: Plan, place: JournalPlace | None, kept: Proposal, *, is_wanted: bool) -> bool:
