@@ -13,7 +13,7 @@ from journal.conftest import Home, Opens
 from journal.factories import Clock
 
 from payments_async.journal import Journal
-from payments_async.journal._statements._pacing import AHEAD, AT_ONCE, LONGEST_PAUSE, SCHEDULE, asked_for
+from payments_async.journal._statements._leases import AHEAD, AT_ONCE, LONGEST_PAUSE, SCHEDULE, asked_for
 from payments_async.journal.contract import RateSlots, SharedRate
 from payments_async.outbox._brakes import MOMENT, Reserve
 

@@ -105,7 +105,6 @@ from payments_async.journal._statements import (
     _loading,
     _moving,
     _notifications,
-    _pacing,
     _particulars,
     _permits,
     _puts,
@@ -1096,7 +1095,7 @@ class Journal:
 
     async def pace(self) -> SharedRate:
         """How fast all may send who share this journal; a look, and no commit."""
-        return await self._read(_pacing.pace, self._database.now())
+        return await self._read(_leases.pace, self._database.now())
 
     async def request_rate(self, owner: str, rate: float, *, lease: float) -> SharedRate:
         """Say at which rate all who share this journal may send together; tells what counts now.
@@ -1113,7 +1112,7 @@ class Journal:
         self._has_leased = True
         holder = self._database.holder or None
         async with self._database.dead() as dead:
-            request = _after_crashes(_pacing.request_rate, dead)
+            request = _after_crashes(_leases.request_rate, dead)
             return await self._submit("request_rate", request, owner, holder, rate, lease, droppable=True, at_once=True)
 
     async def withdraw_rate(self, owner: str) -> None:
@@ -1127,7 +1126,7 @@ class Journal:
 
         Each is for one order and for its moment alone; one that is not used is gone.
         """
-        return await self._submit("reserve_turns", _pacing.reserve_turns, count, droppable=True, at_once=True)
+        return await self._submit("reserve_turns", _leases.reserve_turns, count, droppable=True, at_once=True)
 
     async def cool_down(self, seconds: float, *, why: str) -> None:
         """Let no process begin anything for so many seconds, 900 at most: the service asks for it.
@@ -1136,7 +1135,7 @@ class Journal:
             why: In its words.
         """
         check_number("seconds", seconds)
-        await self._submit("cool_down", _pacing.cool_down, seconds, why, at_once=True)
+        await self._submit("cool_down", _leases.cool_down, seconds, why, at_once=True)
 
     def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
         """The unknown, parked or accepted orders of all that an outbox sends, some thousands at a time.
