@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import aiohttp
-import attrs
 from yarl import URL
 
 from payments_async._session.attempts import AttemptHook
@@ -31,6 +30,7 @@ from payments_async._session.transactions import Transactions
 from payments_async._session.transport import DEFAULT_TIMEOUT, Transport
 from payments_async._values.checks import check_callable, check_flag, check_instance, check_number, check_whole
 from payments_async._values.deadlines import steady_seconds
+from payments_async._values.frozen import field, frozen
 from payments_async._values.log_lines import LOG, show_log
 from payments_async._values.masking import Secret, Secrets
 from payments_async._values.observing import Observer, guarded
@@ -50,7 +50,7 @@ _BASE_URL = "PAYMENTS_BASE_URL"
 _CREDENTIALS = {"app_key": "PAYMENTS_APP_KEY", "app_password": "PAYMENTS_APP_PASSWORD", "user_id": "PAYMENTS_USER_ID"}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Connection:
     """How a session reaches the service.
 
@@ -63,7 +63,7 @@ class Connection:
 
     http: aiohttp.ClientSession | None = None
     ssl: tls.SSLContext | None = None
-    proxy: str | URL | None = attrs.field(default=None, repr=False)  # it may hold a password
+    proxy: str | URL | None = field(default=None, repr=False)  # it may hold a password
     trust_env: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -501,9 +501,9 @@ def _timeouts(timeout: aiohttp.ClientTimeout | float) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(total=timeout, sock_connect=DEFAULT_TIMEOUT.sock_connect)
     remedy = "seconds, or aiohttp.ClientTimeout(total=60.0)"
     found = check_instance("timeout", timeout, aiohttp.ClientTimeout, remedy)
-    for field in ("total", "connect", "sock_read", "sock_connect"):
-        if (seconds := getattr(found, field)) is not None:
-            check_number(f"timeout.{field}", seconds)
+    for part in ("total", "connect", "sock_read", "sock_connect"):
+        if (seconds := getattr(found, part)) is not None:
+            check_number(f"timeout.{part}", seconds)
     return found
 
 

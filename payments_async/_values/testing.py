@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import attrs
-
 from payments_async._values.checks import check_callable
+from payments_async._values.frozen import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Testing:
     """Time and chance, for tests. What is not given is the machine's.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import attrs
-
+from payments_async._values.frozen import field, frozen
 from payments_async._values.observing import Observer
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
@@ -13,7 +12,7 @@ from payments_async._wire.events import TransactionEvent
 THIS_MACHINE = ("127.0.0.0/8", "::1")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReceiverSettings:
     """What a receiver does beside taking notifications from its senders.
 
@@ -35,12 +34,12 @@ class ReceiverSettings:
     proxy_headers: Iterable[str] = ("X-Forwarded-For", "Forwarded")
     max_body: int = 64 * 1024
     body_time: float = 10.0
-    dialect: Dialect = attrs.field(factory=Dialect)
+    dialect: Dialect = field(factory=Dialect)
     owner: str | None = None
     observer: Observer | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ServerLimits:
     """How much a server of notifications takes from anybody.
 

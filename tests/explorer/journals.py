@@ -109,10 +109,12 @@ class Done:
 class MemoryWriter(Writer):
     """Commits each operation by itself, without a thread."""
 
-    def submit(self, name: str, work: Any, *, together: Any = None, droppable: bool = False) -> Any:
+    def submit(
+        self, name: str, work: Any, *, together: Any = None, droppable: bool = False, at_once: bool = False
+    ) -> Any:
         done = Done()
         connection, now = self._begun(self._database.connection)  # type: ignore[attr-defined]
-        operation = _Operation(name, work, done, together, droppable)  # type: ignore[arg-type]
+        operation = _Operation(name, work, done, together, droppable, at_once)  # type: ignore[arg-type]
         _deliver(self._commit(connection, now, [operation]))
         return done
 
