@@ -212,6 +212,32 @@ async def test_what_another_process_does_before_a_commit_leaves(
     assert await put_after(does, postgres.new_schema(), tmp_path, gathered=False) == found
 
 
+async def test_an_answer_that_comes_before_the_notification_is_written_down(schema: str) -> None:
+    """The order is settled as it stands then, and not as it stood when it was looked up for the notification."""
+    loop, armed = asyncio.get_running_loop(), [False]
+    ended: list[Outcome] = []
+
+    def crash_at(point: str) -> None:
+        if point == "commit.begun" and armed[0]:
+            armed[0] = False
+            asyncio.run_coroutine_threadsafe(_wait(other.record(ended[0])), loop).result()
+
+    async with (
+        PostgresJournal(postgres.dsn(), schema=schema, testing=Testing(crash_at=crash_at)) as journal,
+        PostgresJournal(postgres.dsn(), schema=schema) as other,
+    ):
+        await loaded(journal, 1)
+        chunk = await other.claim_chunk(BATCH, "other")
+        assert chunk is not None
+        permit = await permitted(other, chunk)
+        ended.append(Outcome(permit=permit, signal=Signal.UNKNOWN))
+        armed[0] = True
+        await journal.receive(delivery(), event(0, 0), owner="receiver", lease=0)
+        counts = (await other.progress(BATCH)).counts
+        assert {State.SUCCESSFUL: 1} == {state: count for state, count in counts.items() if count}
+        assert (await other.examine()).is_sound
+
+
 async def test_whoever_stands_still_before_a_commit_leaves(schema: str) -> None:
     """Keeps nobody waiting; and what others have done meanwhile counts."""
     stands, goes_on = asyncio.Event(), asyncio.Event()

@@ -1725,6 +1725,13 @@ MUTANTS = (
         "1 / CAST(NOT EXISTS (SELECT 1 FROM answer) OR TRUE AS INT)",
     ),
     Mutant(
+        "whole-commit-whose-questions-nobody-asks-again",
+        EXCHANGE,
+        "what was asked before a commit is compared within it: another process may have settled the order since",
+        "SELECT 1 / CAST(coalesce({_DIGEST} = ?, FALSE) AS INT)",
+        "SELECT 1 / CAST(coalesce({_DIGEST} = ?, FALSE) OR TRUE AS INT)",
+    ),
+    Mutant(
         "whole-commit-that-writes-fewer-rows",
         EXCHANGE,
         "a commit that leaves as a whole is undone where a permit is not granted",
