@@ -31,12 +31,13 @@ _PATIENCE = 5.0  # ... that closing waits for a server that does not answer
 _NAME = "lpad(to_hex(CAST(l.classid AS BIGINT)), 8, '0') || lpad(to_hex(CAST(l.objid AS BIGINT)), 8, '0')"
 _LOCK = """SELECT pg_advisory_lock_shared((CAST(pg_backend_pid() AS BIGINT) << 32) | {drawn}),
     pg_backend_pid(), lpad(to_hex(CAST(pg_backend_pid() AS BIGINT)), 8, '0') || lpad(to_hex({drawn}), 8, '0')"""
-_IS_OWN = f"""SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-    AND l.pid = pg_backend_pid() AND l.pid = ? AND {_NAME} = ?"""  # noqa: S608 - no value in it
 _MISSING = f"""SELECT h.name FROM {{holder}} h WHERE h.name <> ? AND NOT EXISTS (SELECT 1 FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND CAST(l.classid AS BIGINT) = l.pid AND {_NAME} = h.lock)"""  # noqa: S608 - no value in it
+# Each second: whether the session is the one that holds the lock, whether notices have room, and who is missing.
+_LOOKED = f"""SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+    AND l.pid = pg_backend_pid() AND l.pid = ? AND {_NAME} = ?), {HAS_ROOM}, ARRAY({_MISSING})"""  # noqa: S608
 
 
 class Attendant:
@@ -174,27 +175,32 @@ class Attendant:
         looked = 0.0
         while not self._is_ending:
             if self._clock() - looked >= _LOOK or self._forgotten:
-                if not _is_own(connection, lock):
+                if not self._look(connection, table, lock):
                     self._lent()
                     return
-                self._look(connection, table)
                 looked = self._clock()
             if self._is_told or self._is_laid or self._wait([connection.raw.pgconn.socket], _LOOK):
                 self._hear(connection)
         connection.execute(f"DELETE FROM {table} WHERE name = ?", (self._holder,))  # noqa: S608
 
-    def _look(self, connection: PgConnection, table: str) -> None:
-        """See who is missing, and forget those whose leases have ended."""
+    def _look(self, connection: PgConnection, table: str, lock: str) -> bool:
+        """See who is missing, and forget those whose leases have ended; tells whether the session is still ours."""
+        now = self._clock()
+        values = (connection.session, lock, self._holder)
+        is_own, has_room, missing = connection.execute(_LOOKED.format(holder=table), values).fetchone() or (False,) * 3
+        if not is_own:
+            return False
         while self._forgotten:
             still = f"DELETE FROM {table} WHERE name = ? AND name IN ({_MISSING.format(holder=table)})"  # noqa: S608
-            connection.execute(still, (self._forgotten.pop(), self._holder))  # who is back meanwhile is not forgotten
-        now = self._clock()
-        found = connection.execute(_MISSING.format(holder=table), (self._holder,)).fetchall()
-        self._missing = {name: self._missing.get(name, now) for (name,) in found}
+            forgotten = self._forgotten.pop()
+            missing = [name for name in missing if name != forgotten]
+            connection.execute(still, (forgotten, self._holder))  # who is back meanwhile is not forgotten
+        self._missing = {name: self._missing.get(name, now) for name in missing}
         self._has_looked = True
-        self.is_deaf = connection.execute(f"SELECT 1 WHERE {HAS_ROOM}").fetchone() is None
+        self.is_deaf = not has_room
         if self.is_deaf:  # something may have been committed
             self._is_told = self._is_told_of_others = self._is_laid = True
+        return True
 
     def _hear(self, connection: PgConnection) -> None:
         """Tell of commits, those of a moment together."""
@@ -231,11 +237,6 @@ class Attendant:
             with suppress(OSError):
                 self._theirs.recv(64)
         return any(one in readable for one in sockets)
-
-
-def _is_own(connection: PgConnection, lock: str) -> bool:
-    """Whether the session is the one that holds the lock."""
-    return connection.execute(_IS_OWN, (connection.session, lock)).fetchone() is not None
 
 
 def _leave_all() -> None:
