@@ -376,7 +376,7 @@ class Settler:
     def _pause(self, order: OpenOrder, now: float) -> float:
         """Seconds until an order is looked up again."""
         clock = self._clock()
-        age = max(0.0, clock - order.since)
+        age = abs(clock - order.since)  # one from after now was written by a clock that was ahead: it is not young
         pause = _pause_at(order.state, age)
         if order.state is not State.UNKNOWN:
             return pause

@@ -276,6 +276,24 @@ async def test_a_clock_that_is_set_back_stops_nothing(tmp_path: Path) -> None:
         assert {"accepted": 1} == await here.states()
 
 
+async def test_an_order_from_after_now_is_not_looked_up_as_one_that_is_young(tmp_path: Path) -> None:
+    """The clock was two hours ahead when it was sent: its pauses are those of an order two hours old, not seconds."""
+    async with waiting(tmp_path) as here:
+        settler = Settler(
+            here.payments, here.journal, OUTBOX, owner="x", grace=1e6, clock=lambda: here.now() - 7200.0,
+            ticks=here.now, sleep=here.clock.sleep,
+        )  # fmt: skip
+        here.sandbox.script(Fault.LOST_BEFORE, on="payout")
+        await here.send(0)
+        passes = 0
+        for _ in range(360):  # an hour
+            before = len(here.asked())
+            await settler.turn()
+            passes += len(here.asked()) > before
+            here.clock.advance(10.0)
+        assert 4 == passes  # after seconds, then every quarter of an hour
+
+
 async def test_an_order_that_was_paid_twice_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """However many passes see it."""
     async with waiting(tmp_path) as here:
