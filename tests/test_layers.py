@@ -438,7 +438,7 @@ BEGINNERS = {
     "bulk/_file/_batch.py": "a thread that one reading waits for",
     "bulk/_file/_workbooks.py": "a timer that one reading cancels",
     "fleet/_jobs.py": "all of it is one task, which is awaited",
-    "journal/_engine/_writer.py": "the thread that writes, which tells of its own end",
+    "journal/_engine/_threads.py": "threads that journals share, which end with the last of them",
     "journal/_postgres/_attendant.py": "the thread that hears, which begins again by itself",
     "_cli/working.py": "what a command does beside its work",
     "_cli/single_order.py": "two things that one wait waits for",

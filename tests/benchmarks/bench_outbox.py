@@ -285,16 +285,23 @@ async def profiled(what: str) -> None:
 async def pay_for(seconds: float, base: str, dsn: str, schema: str, state: str, callers: int) -> None:
     """One machine: say that all is ready, pay when told, and tell how many that were, in how many exchanges."""
     from payments_async.journal import PostgresJournal
+    from payments_async.journal._engine._writer import Writer
     from payments_async.journal._postgres import _connection
 
-    exchanges, wait = 0, _connection._Impatient.wait
+    exchanges, wait, do, here = 0, _connection._Impatient.wait, Writer._do, threading.local()
+
+    def done(self: Any, *arguments: Any) -> None:
+        here.writes = True
+        do(self, *arguments)
+        here.writes = False
 
     def counted(self: Any, *arguments: Any, **named: Any) -> Any:
         nonlocal exchanges
-        exchanges += threading.current_thread().name == "journal-writer"
+        exchanges += getattr(here, "writes", False)
         return wait(self, *arguments, **named)
 
     _connection._Impatient.wait = counted  # type: ignore[method-assign]
+    Writer._do = done  # type: ignore[method-assign]
     limit = max(100, callers)
     async with (
         PostgresJournal(dsn, schema=schema, state_folder=state) as journal,

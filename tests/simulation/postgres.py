@@ -23,9 +23,8 @@ import psycopg
 from psycopg import conninfo, generators, sql
 from psycopg.pq import TransactionStatus
 from psycopg.waiting import Ready, Wait
-from simulation.threads import SimulatedExecutor, executed
+from simulation.threads import executed
 
-from payments_async.journal._engine import _journal
 from payments_async.journal._postgres import _attendant, _connection
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import PgConnection
@@ -172,7 +171,6 @@ class Server:
             return self.wait_for_notice(attendant, sockets, seconds)
 
         vars(time)["sleep"] = _sleep
-        vars(_journal)["ThreadPoolExecutor"] = SimulatedExecutor
         vars(_attendant)["threading"] = SimpleNamespace(Thread=SimulatedThread)
         impatient.connect = classmethod(connected)
         impatient.wait = lambda raw, generator, *_, **__: self.exchange(raw.simulated, generator)

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import date
 from decimal import Decimal
@@ -32,6 +31,7 @@ from payments_async.journal._approvals import (
 )
 from payments_async.journal._changes import OrderEvent, Subscription
 from payments_async.journal._engine._database import JournalDatabase, examined
+from payments_async.journal._engine._threads import Sequencer
 from payments_async.journal._engine._writer import Writer
 from payments_async.journal._examination import VerificationReport
 from payments_async.journal._faults import (
@@ -169,7 +169,7 @@ class Journal:
         self._unseen_at: float | None = None
         self._registrars: dict[str, PutRegistrar] = {}
         self._reader: Connection | None = None
-        self._reading: ThreadPoolExecutor | None = None
+        self._reading: Sequencer | None = None
         self._has_leased = False  # anything that it gives back when it closes
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
@@ -270,7 +270,7 @@ class Journal:
             raise
         self._unseen_at = self._database.unseen_at  # asked once: without a state folder each connection is unseen
         self._database.start_heartbeat()
-        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
+        self._reading = Sequencer()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -304,8 +304,9 @@ class Journal:
             self._departures.close()
             self._database.close()
             if reading is not None:
-                reading.submit(self._close_reader)  # after what is still read, which may open the connection only then
-                await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
+                reading.put(self._close_reader)  # after what is still read, which may open the connection only then
+                await asyncio.get_running_loop().run_in_executor(None, reading.join)
+                reading.end()
 
     def _close_reader(self) -> None:
         reader, self._reader = self._reader, None
@@ -1706,7 +1707,8 @@ class Journal:
         """Read in the thread that reads."""
         if self._reading is None or self._writer.is_forked:
             raise JournalClosed("the journal is not open in this process")
-        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read, *arguments)
+        reading: Any = self._reading  # an executor, as far as a loop asks for one
+        return await asyncio.get_running_loop().run_in_executor(reading, self._read_now, read, *arguments)
 
     def _read_now(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
         """Read; once more where the connection was lost, for whoever reads has changed nothing."""

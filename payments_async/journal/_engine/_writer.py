@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import queue
-import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from itertools import groupby
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from payments_async.journal._engine._database import JournalDatabase
+from payments_async.journal._engine._threads import Sequencer
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._statements._database import Connection, Gathered, Later, Unforeseen
 from payments_async.journal._statements._entries import Commit, Together, Work
@@ -35,6 +35,24 @@ class _Operation(NamedTuple, Generic[T]):
     at_once: bool
 
 
+class _Opening:
+    """What one opening of the database writes by.
+
+    Attributes:
+        connection: The connection; ``None`` before it is open, and once it has ended.
+    """
+
+    connection: Connection | None = None
+    database: JournalDatabase
+
+    def end(self) -> None:
+        """In a thread: close it."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            with suppress(self.database.Error):
+                self.database.end(connection)
+
+
 class Writer:
     """Runs operations in the order they were submitted, as many in one transaction as are queued.
 
@@ -54,24 +72,23 @@ class Writer:
         self.service_clock: Callable[[], float | None] | None = None
         self.leased: Callable[[int, int, int, str], None] | None = None
         self._known: dict[Hashable, Any] = {}  # answers, of which a commit that is gathered makes use
-        self._groups: queue.SimpleQueue[list[_Operation[Any]] | None] = queue.SimpleQueue()
+        self._opening = _Opening()
         self._waiting: list[_Operation[Any]] = []
         self._seen = 0  # of those that wait, a turn of the event loop ago
-        self._is_busy = False  # a group is with the thread, or will be in a moment
+        self._is_busy = False  # a group is with a thread, or will be in a moment
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._sequencer: Sequencer | None = None
         self._next: asyncio.Future[None] | None = None  # done with the next commit
         self._death: JournalUnavailable | None = None  # of the thread, by a mistake of ours
 
     async def open(self) -> None:
         """Open the database, and raise what hinders it."""
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
-        # nothing is left of an earlier time, whose thread may still be at its last commit, with a queue of its own
-        groups, self._waiting, self._is_busy = queue.SimpleQueue[list[_Operation[Any]] | None](), [], False
-        self._groups, self._death = groups, None
+        self._waiting, self._is_busy, self._death = [], False, None
         opened: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._run, args=(opened, groups), name="journal-writer", daemon=True)
-        self._thread.start()
+        # nothing is left of an earlier time, which may still be at its last commit, with a connection of its own
+        self._opening, self._sequencer = _Opening(), Sequencer()
+        self._sequencer.put(partial(self._open, self._opening, opened))
         try:
             await opened
         except BaseException:
@@ -81,12 +98,13 @@ class Writer:
     async def aclose(self) -> None:
         """Finish what is queued and close the database."""
         is_ours = not self.is_forked  # a forked process has no such thread to wait for
-        thread, self._thread = self._thread, None
-        if thread is not None and is_ours:
+        sequencer, self._sequencer = self._sequencer, None
+        if sequencer is not None and is_ours:
             while self._waiting:
-                self._groups.put(self._taken())
-            self._groups.put(None)
-            done = asyncio.get_running_loop().run_in_executor(None, thread.join)
+                sequencer.put(partial(self._do, self._opening, self._taken()))
+            sequencer.put(self._opening.end)
+            done = asyncio.get_running_loop().run_in_executor(None, sequencer.join)
+            done.add_done_callback(lambda _: sequencer.end())
             await asyncio.shield(done)  # a second ctrl-c must not leave the last commit behind
 
     def submit(
@@ -112,7 +130,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         if self.is_forked:
             raise JournalClosed("the journal was opened by the process that this one was forked from; open it here")
-        if self._thread is None or loop is not self._loop:
+        if self._sequencer is None or loop is not self._loop:
             raise JournalClosed("the journal is not open in this event loop")
         if self._death is not None:
             raise self._fault(self._death, "")
@@ -126,7 +144,7 @@ class Writer:
     @property
     def is_open(self) -> bool:
         """Whether it works; not for a loop that has ended without closing it."""
-        return self._thread is not None and self._loop is not None and not self._loop.is_closed()
+        return self._sequencer is not None and self._loop is not None and not self._loop.is_closed()
 
     def check_loop(self) -> None:
         """Whether it can be closed from here: by the loop that opened it, as long as that is there.
@@ -145,7 +163,7 @@ class Writer:
     @property
     def is_forked(self) -> bool:
         """Whether the process that opened it is another one."""
-        return self._thread is not None and self._pid != os.getpid()
+        return self._sequencer is not None and self._pid != os.getpid()
 
     def _gather_again(self) -> None:
         """Look once more in the next turn of the event loop."""
@@ -158,7 +176,8 @@ class Writer:
         if self._seen < len(self._waiting) < _PLENTY:
             self._gather_again()  # a commit for each handful would cost more than the turn that it waits
         elif self._waiting:
-            self._groups.put(self._taken())
+            assert self._sequencer is not None
+            self._sequencer.put(partial(self._do, self._opening, self._taken()))
 
     def _taken(self) -> list[_Operation[Any]]:
         """The next group, which waits no more."""
@@ -180,44 +199,47 @@ class Writer:
         if self._is_busy:
             self._gather_again()
 
-    def _run(self, opened: asyncio.Future[None], groups: queue.SimpleQueue[list[_Operation[Any]] | None]) -> None:
-        """The life of the thread: open, commit group after group, close."""
+    def _open(self, opening: _Opening, opened: asyncio.Future[None]) -> None:
+        """In a thread: open."""
         try:
             connection = self._database.open()
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang whoever opens
             fault = error if isinstance(error, JournalError) else self._fault(error, "the journal could not be opened")
             self._tell(_deliver, [([opened], (), fault)])
             return
+        opening.connection, opening.database = connection, self._database
         self._tell(_deliver, [([opened], [None], None)])
-        group: list[_Operation[Any]] | None = []
+
+    def _do(self, opening: _Opening, group: list[_Operation[Any]]) -> None:
+        """In a thread: commit a group."""
+        connection = opening.connection
+        if connection is None:
+            fault = self._death or JournalClosed("the journal is not open in this event loop")
+            self._tell(_deliver, self._failed(group, fault))
+            return
         try:
-            while (group := groups.get()) is not None:
-                told = self._commit_at_once(connection, group)
-                if told is None:
-                    try:
-                        connection, now = self._begun(connection)
-                    except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to all
-                        told = self._undone(connection, group, error)
-                    else:
-                        told = self._commit(connection, now, group)
-                self._tell(self._committed, told)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is to wait for a thread that is gone
+            told = self._commit_at_once(connection, group)
+            if told is None:
+                try:
+                    connection, now = self._begun(connection)
+                    opening.connection = connection
+                except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to all
+                    told = self._undone(connection, group, error)
+                else:
+                    told = self._commit(connection, now, group)
+            self._tell(self._committed, told)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is to wait for what is not done
             why = type(error).__name__
-            _log.exception("the thread that writes %s ended (%s): open the journal again", self._database.named, why)
-            words = f"the thread that writes {self._database.named} ended ({why}): open the journal again"
+            _log.exception("what writes %s ended (%s): open the journal again", self._database.named, why)
+            words = f"what writes {self._database.named} ended ({why}): open the journal again"
             self._death = JournalUnavailable(words)
-            self._tell(self._died, self._failed(group or [], self._death))
-        finally:
-            with suppress(self._database.Error):
-                self._database.end(connection)
+            self._tell(self._died, self._failed(group, self._death))
+            opening.end()
 
     def _died(self, told: list[_Told]) -> None:
-        """The thread has ended before its time: all who wait hear of it."""
+        """Writing has ended before its time: all who wait hear of it."""
         assert self._death is not None
         waiting, self._waiting = self._waiting, []
-        with suppress(queue.Empty):
-            while True:
-                waiting += self._groups.get_nowait() or []
         _deliver(told + self._failed(waiting, self._death))
 
     def _begun(self, connection: Connection) -> tuple[Connection, float]:

@@ -15,13 +15,13 @@ from typing import Any
 
 import aiohttp.connector
 
-from payments_async.journal._engine import _writer
+from payments_async.journal._engine import _journal, _writer
 from payments_async.journal._machine import _departures
 from payments_async.journal._sqlite import _identity
 from payments_async.testing._simulation.loops import SimulatedLoop, SimulatedTask
 from payments_async.testing._simulation.networks import Network
 from payments_async.testing._simulation.processes import CURRENT, Process
-from payments_async.testing._simulation.threads import SimulatedQueue, SimulatedThread
+from payments_async.testing._simulation.threads import SimulatedSequencer
 
 
 def simulate(
@@ -46,8 +46,7 @@ def simulate(
     random._urandom = os.urandom = drawn.randbytes  # type: ignore[attr-defined]
     asyncio.Task = asyncio.tasks.Task = SimulatedTask  # type: ignore[misc]
     aiohttp.connector.aiohappyeyeballs.start_connection = network.start_connection  # type: ignore[attr-defined]
-    _writer.threading = SimpleNamespace(Thread=SimulatedThread)  # type: ignore[attr-defined,assignment]
-    _writer.queue = SimpleNamespace(SimpleQueue=SimulatedQueue)  # type: ignore[attr-defined,assignment]
+    vars(_writer)["Sequencer"] = vars(_journal)["Sequencer"] = SimulatedSequencer
     _own_databases()
     _own_names()
     own_records(loop)

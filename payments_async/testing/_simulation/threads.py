@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any
 
 from payments_async.testing._simulation.loops import SimulatedLoop
@@ -136,6 +137,48 @@ class SimulatedThread:
 
 _RUNNING: list[SimulatedThread | None] = [None]
 _EVERY: list[SimulatedThread] = []  # none may be collected: that would run what a killed process does no more
+
+
+class SimulatedSequencer:
+    """In place of a sequence of work in shared threads: it has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._todo = SimulatedQueue()
+        self._thread: SimulatedThread | None = None
+
+    def put(self, work: Callable[[], object]) -> None:
+        """Let the thread do it, after all that was put before."""
+        if self._thread is None:
+            self._thread = SimulatedThread(target=self._run, name="journal")
+            self._thread.start()
+        self._todo.put(work)
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> futures.Future[Any]:
+        """Call a function in the thread."""
+        future: futures.Future[Any] = futures.Future()
+
+        def work() -> None:
+            try:
+                future.set_result(function(*args))
+            except BaseException as error:  # noqa: BLE001 - as an executor does
+                future.set_exception(error)
+
+        self.put(work)
+        return future
+
+    def join(self) -> None:
+        """Let it finish what it has, and wait for that."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._todo.put(None)
+            thread.join()
+
+    def end(self) -> None:
+        """All is done."""
+
+    def _run(self) -> None:
+        while (work := self._todo.get()) is not None:
+            work()
 
 
 class _Greenlet:

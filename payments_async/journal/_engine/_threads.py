@@ -1,0 +1,142 @@
+"""Threads that the journals of one event loop share; the work of each journal is done in its own sequence."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+_MOST = 6  # threads, while they are not held up
+_MOST_HELD_UP = 64  # ... and where databases are locked or away, which must not hold up the others
+_HELD_UP = 0.1  # seconds of one piece of work after which a thread counts as held up
+
+
+class Threads:
+    """As many threads as there are sequences of work, and a few at most.
+
+    Attributes:
+        process: Which began them: a process that was forked off has none of them.
+    """
+
+    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Threads]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._waiting: queue.SimpleQueue[Sequencer | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._users = 0
+        self._begun: dict[int, float] = {}  # since when each thread is at work
+
+    @classmethod
+    def joined(cls) -> Threads:
+        """Those of this event loop, with one more sequence of work."""
+        loop = asyncio.get_running_loop()
+        threads = cls._of.get(loop)
+        if threads is None or threads.process != os.getpid() or not threads._users:
+            threads = cls._of[loop] = cls()
+        threads._users += 1
+        if threads._count < min(_MOST, threads._users):
+            threads._begin()
+        return threads
+
+    def leave(self) -> None:
+        """One sequence less; with the last one all threads end."""
+        self._users -= 1
+        if not self._users:
+            with self._lock:
+                for _ in range(self._count):
+                    self._waiting.put(None)
+
+    def run(self, sequencer: Sequencer) -> None:
+        """Have a thread do what waits there; a further one where all of them are held up."""
+        self._waiting.put(sequencer)
+        if len(self._begun) >= self._count:
+            self._begin_where_held_up()
+
+    def _begin_where_held_up(self) -> None:
+        """All threads are at work: begin another one where they have been for long, and something waits."""
+        first = min(list(self._begun.values()), default=0.0)
+        if self._count < _MOST_HELD_UP and first < time.monotonic() - _HELD_UP and not self._waiting.empty():
+            self._begin()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._count += 1
+        threading.Thread(target=self._work, name="journal", daemon=True).start()
+
+    def _work(self) -> None:
+        number, begun = threading.get_ident(), self._begun
+        while (sequencer := self._waiting.get()) is not None:
+            begun[number] = time.monotonic()
+            if len(begun) >= self._count > _MOST:
+                self._begin_where_held_up()  # what waits behind this may be of a database that is free
+            sequencer.work()
+            del begun[number]
+            if self._count > _MOST:  # the others are not held up any more, or this one is not needed in a moment
+                with self._lock:
+                    if self._count > _MOST and self._waiting.empty():
+                        self._count -= 1
+                        return
+
+
+class Sequencer:
+    """Does what it is given one after the other, each in a thread of those that are shared.
+
+    Make it in the event loop, and end it there.
+    """
+
+    def __init__(self) -> None:
+        self._threads = Threads.joined()
+        self._lock = threading.Lock()
+        self._todo: deque[Callable[[], object]] = deque()
+        self._is_due = False  # a thread is at it, or will be
+
+    def put(self, work: Callable[[], object]) -> None:
+        """Do it after all that was put before. It raises nothing."""
+        with self._lock:
+            self._todo.append(work)
+            if self._is_due:
+                return
+            self._is_due = True
+        self._threads.run(self)
+
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        """Call a function, as an executor does."""
+        future: Future[T] = Future()
+
+        def call() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(*args))
+                except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+                    future.set_exception(error)
+
+        self.put(call)
+        return future
+
+    def join(self) -> None:
+        """In any other thread: wait until all that was put is done. Nothing more is put."""
+        self.submit(lambda: None).result()
+
+    def end(self) -> None:
+        """In the event loop: all is done."""
+        self._threads.leave()
+
+    def work(self) -> None:
+        """In a thread: do what there is, until nothing is left."""
+        while True:
+            with self._lock:
+                if not self._todo:
+                    self._is_due = False
+                    return
+                work = self._todo.popleft()
+            work()
