@@ -19,11 +19,12 @@ from yarl import URL
 
 from payments_async import CollectionOrder, MobileMoneyWallet
 from payments_async.bulk import Fuse
+from payments_async.ipn import Receiver
 from payments_async.journal import OrdersDiffer, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.outbox import Outbox, WorkerSettings
-from payments_async.sandbox import Fault, Sandbox, SandboxServer
-from payments_async.testing import Testing
+from payments_async.sandbox import Fault, Quirks, Sandbox, SandboxServer
+from payments_async.testing import Testing, deliver, notification
 
 
 async def test_an_order_is_paid(tmp_path: Path) -> None:
@@ -51,6 +52,35 @@ def _commits(path: Path) -> int:
     """How many commits have moved an order."""
     with closing(sqlite3.connect(path)) as file:
         return int(file.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()[0])
+
+
+async def test_support_finds_the_exchange_and_the_log_tells_the_life_of_a_payment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The entry has what the service calls the exchange. At INFO a line tells the answer, and one the end."""
+    caplog.set_level(logging.INFO, "payments_async")
+    async with (
+        desk(tmp_path, quirks=Quirks(envelope_correlation_id=True)) as here,
+        Receiver(here.journal, senders=["127.0.0.1"]) as receiver,
+    ):
+        with here.payments.exchanges() as exchanges:
+            entry = await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        exchange = exchanges.of(entry.request_id)
+        assert exchange is not None
+        assert exchange.correlation_id == entry.correlation_id
+        assert entry.correlation_id is not None
+        assert entry == await here.outbox.entry(entry.request_id)
+        about = {"request_id": entry.request_id, "amount": entry.amount, "transaction_id": entry.transaction_id or ""}
+        await deliver(receiver, notification(**about))
+        await here.outbox.settled(entry.request_id, timeout=A_MINUTE)
+    said = {one.getMessage(): vars(one) for one in caplog.records if entry.request_id in one.getMessage()}
+    answer, end = (
+        f"order {entry.request_id} is accepted, by attempt 1",
+        f"order {entry.request_id} is settled: successful",
+    )
+    assert [answer, end] == list(said)
+    assert entry.correlation_id == said[answer]["correlation_id"]
+    assert entry.transaction_id == said[answer]["transaction_id"] == said[end]["transaction_id"]
 
 
 async def test_what_is_no_order(tmp_path: Path) -> None:
