@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,7 +68,12 @@ def _put_off(loop: SimulatedLoop, processes: Sequence[Process], seconds: float) 
     due = [handle for handle in held if isinstance(handle, asyncio.TimerHandle)]
     for process in processes:
         process.held = [handle for handle in process.held if not isinstance(handle, asyncio.TimerHandle)]
-    loop.put_off(seconds, lambda handle: _owner(handle) in processes, due)
+    timers, loop._timers = loop._timers + [(timer.when(), next(loop._asked), timer) for timer in due], []
+    for when, number, timer in timers:
+        if timer in due or _owner(timer) in processes:
+            timer._when += seconds  # type: ignore[attr-defined]
+            when += seconds
+        heapq.heappush(loop._timers, (when, number, timer))
 
 
 def _owner(handle: Any) -> Process | None:

@@ -172,17 +172,6 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.call_later(self.chance.random() * 0.002, step)
         return future
 
-    def put_off(
-        self, seconds: float, chosen: Callable[[asyncio.TimerHandle], bool], due: list[asyncio.TimerHandle]
-    ) -> None:
-        """Let the chosen timers go off later, and those too that were due already."""
-        timers, self._timers = self._timers + [(timer.when(), next(self._asked), timer) for timer in due], []
-        for when, number, timer in timers:
-            if timer in due or chosen(timer):
-                timer._when += seconds  # type: ignore[attr-defined]
-                when += seconds
-            heapq.heappush(self._timers, (when, number, timer))
-
     def release(self, handles: list[Any]) -> None:
         """Let handles that were held back become due."""
         self._ready.extend(handles)
