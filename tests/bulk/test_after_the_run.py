@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from browser import browsing, needs_browser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ from payments_async.bulk import (
     receipt,
     report,
     retry_file,
+    sample_payroll,
 )
 from payments_async.bulk._retry_ids import earlier_id, retried_id
 from payments_async.journal import OrderUnknown, RunIdentity, RunUnknown, Signal, SqliteJournal
@@ -469,6 +471,25 @@ async def test_a_ledger_without_accounts(journal: SqliteJournal, tmp_path: Path,
     with pytest.raises(ValueError, match=r"debit|credit"):
         await ledger(journal, "november", tmp_path / "ledger.csv", debit=debit, credit=credit)
     assert not (tmp_path / "ledger.csv").exists()
+
+
+@needs_browser
+@pytest.mark.slow
+async def test_no_paper_is_wider_than_a_telephone(
+    journal: SqliteJournal, payments: PaymentsSession, tmp_path: Path
+) -> None:
+    """Report, receipt and approval sheet at 390 px: nothing sticks out, and nothing has to be moved aside."""
+    await report(journal, "november", html=tmp_path / "report.html")
+    await receipt(journal, "RUN-1", tmp_path / "receipt.html")
+    with sample_payroll() as path:
+        made = await plan(payments, await read_batch(path))
+        await approval_sheet(made, "november", tmp_path / "sheet.html", file="payroll.csv", maker="A. Clerk")
+    async with browsing(tmp_path / "browser") as tab:
+        await tab.looks(width=390, dark=False)
+        for name in ("report", "receipt", "sheet"):
+            await tab.open((tmp_path / f"{name}.html").as_uri())
+            widest = "Math.max(...[...document.querySelectorAll('main *')].map(e => e.getBoundingClientRect().right))"
+            assert 390 >= await tab.value(widest), name
 
 
 async def test_the_sheet_on_which_a_batch_is_approved(payments: PaymentsSession, tmp_path: Path) -> None:

@@ -171,6 +171,7 @@ async def receipt(
     line = line_of(OutcomeWithHistory(entry=entry, decision=turn), personal=personal)
     values = {
         "line": line,
+        "day": "" if turn is None else _day(turn.at),
         "facts": _facts(entry, line.name, line.payee, turn, run.source_digest),
         "story": [(_when(one), evidence_words(one)) for one in story if one.state is not None],
         "service": run.identity.base_address,
@@ -225,6 +226,7 @@ def _facts(
 ) -> list[tuple[str, str | None]]:
     order = entry.order
     return [
+        ("Order", entry.request_id),
         ("Paid to", name),
         ("Wallet, account or line", " ".join(filter(None, (_bank_of(order), payee)))),
         ("Kind", order.kind.replace("_", " ")),
@@ -239,6 +241,11 @@ def _facts(
 def _bank_of(order: Order) -> str | None:
     """The code of the bank, where the money goes into an account."""
     return getattr(getattr(order, "destination", None), "bank_code", None)
+
+
+def _day(at: float) -> str:
+    day = datetime.fromtimestamp(at, UTC)
+    return f"{day.day} {day:%B %Y}"
 
 
 def _when(happening: Happening) -> str:
