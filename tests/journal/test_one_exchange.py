@@ -416,7 +416,7 @@ async def test_a_whole_commit_that_arrives_late(schema: str) -> None:
         await line.mend()
         permit = await asking
         assert isinstance(permit, Permit)
-        assert permit.at >= arrives  # it was asked for anew
+        assert permit.at > arrives - 1.0  # it was asked for anew, by a clock that an exchange may lag behind
 
 
 async def test_a_clock_that_is_set_back_while_a_connection_is_lost(

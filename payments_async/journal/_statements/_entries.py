@@ -40,6 +40,7 @@ from payments_async.journal._states import FINAL, IN_DOUBT, UNSENT, UNSETTLED, S
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+Question = tuple[str, Sequence[Any]]  # a statement that changes nothing, and its values
 _log = logging.getLogger("payments_async.journal")
 EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 CHUNK = 500  # orders in one lease
@@ -231,10 +232,10 @@ class Commit:
                 self._known.clear()
             self._known[(sql, *values)] = row
 
-    def look_ahead(self, questions: Sequence[tuple[str, Sequence[Any]]]) -> None:
+    def look_ahead(self, questions: Iterable[Question]) -> None:
         """Questions that are asked in a moment: where statements are gathered, in one exchange for all of them."""
         if self._gathered is not None:
-            self._gathered.look_ahead(questions)
+            self._gathered.look_ahead(list(questions))
 
     def writes(self, count: int, sql: str, values: Sequence[Any]) -> int:
         """How many rows a statement writes, which are usually so many."""
@@ -442,7 +443,7 @@ def open_beyond(commit: Commit, request_id: str) -> list[Row]:
     return list(map(row_of, found.fetchall()))
 
 
-def by_request(request_id: str) -> tuple[str, Sequence[str]]:
+def by_request(request_id: str) -> Question:
     """The question for one order by its request id."""
     return _BY_REQUEST, (plain_id(request_id),)
 

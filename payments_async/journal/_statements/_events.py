@@ -54,7 +54,7 @@ def claim(commit: Commit, owner: str, holder: str, lease: float, limit: int) -> 
     """Lease due events."""
     claimed: list[StoredEvent] = []
     numbers = _deliveries.claim(commit, INBOX, ("",), owner, holder, lease, limit)
-    commit.look_ahead([(_ONE, (number,)) for number in numbers])
+    commit.look_ahead((_ONE, (number,)) for number in numbers)
     for number in numbers:
         try:
             claimed.append(_read(commit, commit.database, number))

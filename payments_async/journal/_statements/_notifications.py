@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -24,7 +24,7 @@ from payments_async.journal._records import Row, TransitionResult, unpack_transa
 from payments_async.journal._statements import _deliveries
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import INBOX
-from payments_async.journal._statements._entries import Commit, by_request, change, marks_for, row_by_request
+from payments_async.journal._statements._entries import Commit, Question, by_request, change, marks_for, row_by_request
 from payments_async.journal._statements._evidence import apply, find
 from payments_async.journal._states import State
 from payments_async.journal._weighing import evidence_of
@@ -114,6 +114,7 @@ class NotificationsStored:
 
 def receive_all(commit: Commit, receiving: Sequence[NotificationsStored]) -> Sequence[Sequence[Receipt]]:
     """Store in few statements what several asked for at once."""
+    commit.look_ahead(question for one in receiving if one.arrivals for question in _questions(one.arrivals))
     return [one.at_once(commit) for one in receiving]
 
 
@@ -191,12 +192,8 @@ def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: 
     """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
     commit.nameless = None
     is_doubted = any(arrival.doubt is not None for arrival in arrivals)
-    marks, named = marks_for([arrival.event.transaction_id for arrival in arrivals])
-    told_of = _TOLD_OF.format(marks=marks)
     newest, has_orders = commit.finds_as_before(_STANDING)
-    ids = [arrival.event.request_id for arrival in arrivals] if has_orders else []
-    commit.look_ahead([(told_of, named), *(by_request(one) for one in ids if one is not None)])
-    told_before = {transaction for (transaction,) in commit.execute(told_of, named).fetchall()}
+    told_before = {transaction for (transaction,) in commit.execute(*_told_of(arrivals)).fetchall()}
     stored = 0
     for start in range(0, len(arrivals), _BLOCK):
         values: list[object] = []
@@ -247,6 +244,20 @@ def _numbers(commit: Commit, arrivals: Sequence[Arrival], *, after: int) -> Sequ
     found = commit.execute("SELECT transaction_id, status_code, amount, id FROM ipn_event WHERE id > ?", (after,))
     new = {tuple(fact): number for *fact, number in found.fetchall()}
     return [new.pop(_fact_of(arrival.event), None) for arrival in arrivals]
+
+
+def _questions(arrivals: Sequence[Arrival]) -> Iterator[Question]:
+    """What is asked of these before they are stored: which transactions were told of before, and their orders."""
+    yield _told_of(arrivals)
+    for arrival in arrivals:
+        if arrival.event.request_id is not None:
+            yield by_request(arrival.event.request_id)
+
+
+def _told_of(arrivals: Sequence[Arrival]) -> Question:
+    """The question which of their transactions were told of before."""
+    marks, named = marks_for([arrival.event.transaction_id for arrival in arrivals])
+    return _TOLD_OF.format(marks=marks), named
 
 
 def _told_again(numbers: Sequence[int | None], arrivals: Sequence[Arrival], told_before: Set[str]) -> Set[int]:
