@@ -103,6 +103,12 @@ class Line:
         self._passes = after
         self._goes_on = asyncio.Event()
 
+    def go_round(self) -> asyncio.Event:
+        """Forward again, but for what is held: that arrives once this event is set."""
+        arrives, self._held, self._goes_on = self._goes_on, frozenset(), asyncio.Event()
+        self.holds.clear()
+        return arrives
+
     def cut(self) -> None:
         """End every connection with an RST, at both ends."""
         for call in list(self._calls):

@@ -419,6 +419,34 @@ async def test_a_whole_commit_that_arrives_late(schema: str) -> None:
         assert permit.at > arrives - 1.0  # it was asked for anew, by a clock that an exchange may lag behind
 
 
+async def test_a_whole_commit_that_arrives_after_its_connection_was_reset(schema: str) -> None:
+    """The next commit waits for as long as the lost one could still be made; what came of that is given back."""
+    async with (
+        line_to_database(postgres.dsn()) as line,
+        PostgresJournal(by_line(postgres.dsn(), line), schema=schema) as journal,
+    ):
+        await loaded(journal)
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await journal.permit(chunk, chunk.orders[0])
+        line.hold("up")
+        asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[1]))
+        await line.holds.wait()
+        arrives = line.go_round()
+        line.hang_up()
+        with pytest.raises(JournalUnavailable):
+            await asking
+        again = asyncio.ensure_future(journal.permit(chunk, chunk.orders[1]))
+        await asyncio.sleep(0.5)
+        assert not again.done()
+        arrives.set()  # now it commits, unless the server hears first that its connection is gone
+        permit = await again
+        entry = await journal.entry(chunk.orders[1].request_id)
+        assert isinstance(permit, Permit)
+        assert entry is not None
+        assert (State.SENDING, entry.attempt, False) == (entry.state, permit.attempt, permit.sent_before)
+
+
 async def test_a_clock_that_is_set_back_while_a_connection_is_lost(
     schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

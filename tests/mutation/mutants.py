@@ -1745,6 +1745,13 @@ MUTANTS = (
         "{durable} AND {in_time} AND",
         "{durable} AND ({in_time} OR TRUE) AND",
     ),
+    Mutant(
+        "whole-commit-that-is-lost-is-not-waited-for",
+        POSTGRES,
+        "the next commit waits for as long as a lost one may still be made",
+        "                self._under_way = under_way\n",
+        "                self._under_way = 0.0\n",
+    ),
     # The wire
     Mutant(
         "leaves-twice",
