@@ -197,6 +197,11 @@ class OpenBatch:
     about: str
     is_sent: bool = False
 
+    @property
+    def digest(self) -> str:
+        """Of its plan; empty where it was begun without one."""
+        return self.proposal.digest if self.proposal is not None else (self.run and self.run.source_digest) or ""
+
 
 async def open_batch(journal: Journal, batch_id: str | None, approved: str | None) -> OpenBatch:
     """The batch that is meant where no file is named: the only one that is not through, or the one named.
@@ -213,7 +218,7 @@ async def open_batch(journal: Journal, batch_id: str | None, approved: str | Non
     found = [
         one
         for one in await _open_batches(journal, is_named=batch_id is not None)
-        if batch_id in (None, one.batch_id) and (one.proposal is None or one.proposal.digest.startswith(digits))
+        if batch_id in (None, one.batch_id) and one.digest.startswith(digits)
     ]
     found = [one for one in found if not one.is_sent] or found
     if len(found) == 1:

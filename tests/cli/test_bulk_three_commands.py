@@ -117,6 +117,30 @@ async def test_a_file_that_was_changed_after_its_approval(run: Run, sandbox: San
     assert "these are not the payments that were approved" in ran.said
 
 
+async def test_what_is_begun_goes_on_by_its_own_digest_alone(run: Run, sandbox: Sandbox) -> None:
+    """Whatever else --plan names, nothing is sent, though the proposal of what was begun has been taken back."""
+    digest = await proposed(run)
+    assert 5 == (await run("bulk", "run", "--yes", "--stop-at-total", "100000")).status
+    assert 0 == (await run("bulk", "approve", digest, "--withdraw", "--who", "A. Clerk", "--yes")).status
+    other = await run("bulk", "run", "--yes", "--plan", "deadbeef")
+    assert (2, 0) == (other.status, len(sandbox.ledger)), other.said
+    assert (0, 2) == ((await run("bulk", "run", "--yes", "--plan", digest[:8])).status, len(sandbox.ledger))
+
+
+async def test_what_a_batch_may_come_to_counts_without_its_file_too(run: Run, sandbox: Sandbox) -> None:
+    """Before it is begun and when it goes on; an option that needs the file is refused, and not passed over."""
+    await proposed(run)
+    send = ("bulk", "run", "--yes")
+    for limit in (("--max-total", "100000"), ("--max-each", "100000"), ("--skip-bad",), ("--map", "name=Jina")):
+        refused = await run(*send, *limit)
+        assert (2, 0) == (refused.status, len(sandbox.ledger)), refused.said
+    assert 5 == (await run(*send, "--stop-at-total", "100000")).status
+    for limit in (("--max-total", "100000"), ("--max-each", "100000")):
+        refused = await run(*send, *limit)
+        assert (2, True, 0) == (refused.status, limit[0] in refused.said, len(sandbox.ledger)), refused.said
+    assert (0, 2) == ((await run(*send, "--max-total", "240000")).status, len(sandbox.ledger))
+
+
 async def test_a_proposal_that_is_taken_back(run: Run, sandbox: Sandbox) -> None:
     """There is nothing to send any more, and nothing to approve."""
     digest = await proposed(run)

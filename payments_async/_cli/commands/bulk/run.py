@@ -2,8 +2,9 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import typer
@@ -131,6 +132,7 @@ async def bulk_run(
     checks.amounts()
     async with existing(journal) as held:
         source = await _source(screen, held, journal, file, batch_id, approved)
+    rows, file_format, checks = _options(source, rows, file_format, checks)
     batch_id = source.batch_id
     async with telling(screen, notify, "bulk run", batch_id=batch_id, journal=str(journal)) as teller:
         run = _BatchRun(
@@ -159,9 +161,7 @@ async def bulk_run(
             ),
         )
         if source.begun is not None:
-            return await run.go_on(session, source.begun, source.proposal, yes=yes)
-        if source.proposal is not None:
-            rows, file_format, checks = options_of(source.proposal)
+            return await run.go_on(session, source.begun, source.proposal, checks, yes=yes)
         is_exact = source.proposal is not None
         # which may be long: what the settings lack was told before
         read = await read_payments(screen, source.file, batch_id, rows, file_format, journal, is_exact=is_exact)
@@ -206,11 +206,13 @@ class _Source:
         begun: It is in the journal already, and no file is needed.
         proposal: As it was proposed, where no file was named.
         approved: The digest that it must have.
+        is_named: A file was named.
     """
 
     batch_id: str
     file: Path
     approved: str | None
+    is_named: bool = False
     begun: Run | None = None
     proposal: Proposal | None = None
 
@@ -226,13 +228,41 @@ async def _source(
     """What is to be sent: a file, or what is proposed or begun. Raises ``BadInput``."""
     if file is not None:
         named_so = await named_batch(screen, held, file, batch_id)
-        return _Source(batch_id=named_so, file=file, approved=await whole_digest(held, approved))
+        return _Source(batch_id=named_so, file=file, approved=await whole_digest(held, approved), is_named=True)
     if held is None:
         raise BadInput(f"FILE: there is no journal {place}, so nothing is proposed; name the batch file")
     one = await open_batch(held, batch_id, approved)
     path = Path() if one.proposal is None else Path(one.proposal.path)
     digest = None if one.proposal is None else one.proposal.digest
     return _Source(batch_id=one.batch_id, file=path, approved=digest, begun=one.run, proposal=one.proposal)
+
+
+def _given(group: RowOptions | FileFormat | PlanChecks) -> dict[str, Any]:
+    """The options of a group that are not as they are by default."""
+    plain = type(group)()
+    return {name: value for name, value in attrs.asdict(group).items() if value != getattr(plain, name)}
+
+
+def _options(
+    source: _Source, rows: RowOptions, file_format: FileFormat, checks: PlanChecks
+) -> tuple[RowOptions, FileFormat, PlanChecks]:
+    """The options that were given; without a file those of the proposal, and the checks that were given.
+
+    Raises:
+        BadInput: One was given that is not heeded without a file.
+    """
+    if source.is_named:
+        return rows, file_format, checks
+    unused = [*_given(rows), *_given(file_format)]
+    if source.begun is not None and checks.max_each is not None:
+        unused.append("max_each")
+    if unused:
+        names = ", ".join(f"--{'map' if name == 'mapped' else name.replace('_', '-')}" for name in unused)
+        raise BadInput(f"{names}: name the batch file with it; without a file, it is sent as it was proposed")
+    if source.proposal is not None:
+        rows, file_format, kept = options_of(source.proposal)
+        checks = attrs.evolve(kept, **_given(checks))
+    return rows, file_format, checks
 
 
 @attrs.frozen(kw_only=True)
@@ -261,13 +291,23 @@ class _BatchRun:
         status = await self._carried_out(payments, plan, batch, kept)
         return await self._offered(status, plan.count, batch.path)
 
-    async def go_on(self, session: PaymentsSession, run: Run, proposal: Proposal | None, *, yes: bool) -> Exit:
-        """Send what is left of a batch whose orders the journal holds; no file is read."""
+    async def go_on(
+        self, session: PaymentsSession, run: Run, proposal: Proposal | None, checks: PlanChecks, *, yes: bool
+    ) -> Exit:
+        """Send what is left of a batch whose orders the journal holds; no file is read.
+
+        Raises:
+            BadInput: All of it comes to more than it may.
+        """
         screen = self.screen
         async with opened(self.journal) as held:
             progress, currency = await held.progress(run.batch_id), await currency_of(held, run.batch_id)
         screen.say(f"[bold]{quoted(run.batch_id)}[/], as it was begun: {counted(run.total, 'payout')}\n")
         show_progress(screen, progress, currency)
+        most, total = checks.amounts()["max_total"], sum(progress.sums.values(), Decimal())
+        if most is not None and total > most:
+            words = f"it comes to {money(total, currency)}; {money(most, currency)} is allowed"
+            raise BadInput(f"--max-total: {words}. Nothing more was sent")
         left = progress.counts[State.PLANNED]
         if left:
             words = f"Go on: send {counted(left, 'payout')} more, {money(progress.sums[State.PLANNED], currency)}?"
