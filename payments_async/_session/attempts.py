@@ -8,8 +8,8 @@ from typing import Any
 
 from payments_async._values.errors import PaymentsError
 from payments_async._values.frozen import frozen
-from payments_async._values.handlers import place_of
 from payments_async._values.masking import redact
+from payments_async._values.tracebacks import place_of
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import correlation_id_of
 
