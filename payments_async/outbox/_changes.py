@@ -353,7 +353,12 @@ class _Within:
             RuntimeError: Nothing was committed, though nothing was raised.
         """
         assert entry.change_id is not None
-        async with self._within() as connection:
+        opened = self._within()
+        if not hasattr(opened, "__aenter__"):
+            raise TypeError(
+                "within: a handler that is async needs one that is entered by 'async with'; or define it with 'def'"
+            )
+        async with opened as connection:
             # first of all: whoever comes second must not have done anything by then
             if not await self._journal.mark_told(connection, entry.change_id, self._name):
                 return

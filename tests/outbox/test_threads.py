@@ -217,6 +217,22 @@ async def test_what_a_plain_function_cannot_be_called_in(shop: Bank) -> None:
     assert "a plain function needs one that is entered by 'with'" in failures[0]
 
 
+async def test_what_an_async_handler_cannot_be_called_in(shop: Bank) -> None:
+    """A transaction that only a thread may open: the failure says what to do."""
+    async with desk(shop) as here:
+        failures: list[str] = []
+        here.outbox.error(lambda failure: failures.append(failure.error))
+
+        @here.outbox.on(State.ACCEPTED, within=_engine(shop).begin)
+        async def accepted(entry: Entry, connection: Any) -> None: ...
+
+        await here.outbox.pay(payout(0), timeout=60)
+        async with asyncio.timeout(60):
+            while not failures:  # noqa: ASYNC110 - the handler runs soon after
+                await asyncio.sleep(0.01)
+    assert "needs one that is entered by 'async with'" in failures[0]
+
+
 async def test_a_connection_that_commits_each_statement(begin: Any, shop: Bank) -> None:
     """What belongs together would not be committed together, so it is refused."""
     async with desk(shop) as here:

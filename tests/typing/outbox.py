@@ -1,10 +1,16 @@
 """An outbox: a handler is told of an entry, and stays what it is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import assert_type
 
 from payments_async import PaymentsSession
 from payments_async.journal import Entry, Journal, State
 from payments_async.outbox import HandlerPolicy, Outbox
+
+
+class Transaction:
+    """What a library of the application opens."""
 
 
 def registered(payments: PaymentsSession, journal: Journal) -> Outbox:
@@ -26,6 +32,18 @@ def registered(payments: PaymentsSession, journal: Journal) -> Outbox:
 
     @outbox.on("successful")  # E: a state is no text
     async def spelt(entry: Entry) -> None:
+        """Refused."""
+
+    @contextmanager
+    def begin() -> Iterator[Transaction]:
+        yield Transaction()
+
+    @outbox.on(State.FAILED, within=begin)
+    def credited(entry: Entry, transaction: Transaction) -> None:
+        """In a thread."""
+
+    @outbox.on(State.FAILED, within=begin)  # E: it yields no text
+    def credited_by_text(entry: Entry, transaction: str) -> None:
         """Refused."""
 
     async def again(entry: Entry) -> None:

@@ -305,8 +305,9 @@ class Journal:
             self._database.close()
             if reading is not None:
                 reading.put(self._close_reader)  # after what is still read, which may open the connection only then
-                await asyncio.get_running_loop().run_in_executor(None, reading.join)
-                reading.end()
+                closed = asyncio.get_running_loop().run_in_executor(None, reading.join)
+                closed.add_done_callback(lambda _: reading.end())  # also where the wait for it is cancelled
+                await closed
 
     def _close_reader(self) -> None:
         reader, self._reader = self._reader, None
