@@ -57,13 +57,13 @@ def _fill_standard_files() -> None:
 
 
 def _check_arguments() -> None:
-    """Refuse what is no text: no journal can keep it, and nothing that says it can be printed."""
+    """Refuse what is not text: no journal can keep it, and nothing that says it can be printed."""
     for number, argument in enumerate(sys.argv[1:], 1):
         try:
             argument.encode()
         except UnicodeEncodeError:
             print(
-                f"payments-async: argument {number} is no UTF-8; write it in UTF-8 (and rename the file, if it is one)",
+                f"payments-async: argument {number} is not UTF-8; write it in UTF-8 (rename the file, if it is one)",
                 file=sys.stderr,
             )
             raise SystemExit(2) from None

@@ -87,7 +87,7 @@ _GROUPS: Mapping[str, typer.Typer] = {
     ),
     "outbox": typer.Typer(
         cls=PlainGroup,
-        help="Single orders of applications, and batches beside them: each sent once, by whoever works the outbox.",
+        help="Single orders of applications, and batches beside them: a worker sends each once.",
         epilog=OUTBOX_EXIT_CODES,
         no_args_is_help=True,
     ),

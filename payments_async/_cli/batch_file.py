@@ -329,7 +329,7 @@ def check_guesses(batch: Batch, approved: str | None, *, yes: bool) -> None:
     """
     if batch.guesses and yes and approved is None:
         raise BadInput(
-            "--guess-items: somebody has to look at the guesses: plan the file, and name the digest that was approved "
+            "--guess-items: a person has to look at the guesses: plan the file, and name the digest that was approved "
             "(--plan), or leave out --yes"
         )
 
@@ -341,7 +341,7 @@ async def _on_known_sheet(
     for sheet in known.sheets():
         try:
             other = await read_file(screen, path, mapping=mapping, **{**how, "sheet": sheet})
-        except BadInput:  # it has no such sheet, or is no workbook
+        except BadInput:  # it has no such sheet, or is not a workbook
             continue
         if known.options(other.headings).get("sheet") == sheet:
             return other, sheet

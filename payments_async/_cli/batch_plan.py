@@ -128,7 +128,7 @@ def _percent(text: str) -> Decimal:
     except InvalidOperation:
         number = Decimal(-1)
     if not number.is_finite() or number < 0:
-        raise BadInput(f"--compare-change: {clean(text)} is no percentage; write it as in 20")
+        raise BadInput(f"--compare-change: {clean(text)} is not a percentage; write it as in 20")
     return number
 
 

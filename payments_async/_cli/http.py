@@ -75,14 +75,14 @@ async def exchange(
             status_line, _, fields = head.partition(b"\r\n")
             version, _, rest = status_line.partition(b" ")
             if not version.startswith(b"HTTP/") or not rest[:3].isdigit():
-                raise ValueError("the answer is no HTTP")
+                raise ValueError("the answer is not HTTP")
             headers = {name.lower(): value for name, value in BytesParser().parsebytes(fields).items()}
             content = b"" if method == "HEAD" or asks_first else await _body(reader, headers)
             return HttpAnswer(status=int(rest[:3]), headers=headers, body=content, expires=_expiry(writer))
         except asyncio.IncompleteReadError as error:
             raise ConnectionError("the connection was closed without an answer") from error
         except asyncio.LimitOverrunError as error:
-            raise ValueError("the answer is no HTTP") from error
+            raise ValueError("the answer is not HTTP") from error
         finally:
             writer.close()
 

@@ -13,7 +13,7 @@ from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, Run
 from payments_async.journal.contract import Pause
 
 SIGNED = "--who NAME --why REASON"
-IN_DOUBT = "No: the evidence is against itself. Not before somebody knows what is true."
+IN_DOUBT = "No: the evidence is against itself. Find out first what is true."
 
 
 def meaning_of(order: Entry | ArchivedOrder) -> str:
@@ -125,7 +125,7 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
     match entry.state:
         case State.ACCEPTED | State.UNKNOWN:
             yield NextStep(
-                words="A notification settles it, or whoever works its outbox, or `bulk reconcile`:",
+                words="A notification settles it, or a worker of its outbox, or `bulk reconcile`:",
                 commands=(command_line("bulk reconcile", **named),),
             )
         case State.PARKED:
@@ -135,7 +135,7 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
             yield NextStep(words="Once the service says that it surely never had it:", commands=(line,))
         case State.FAILED if entry.failed_by_notification:
             yield NextStep(
-                words="Whoever works its outbox looks for it in the service's list, and so does `bulk reconcile`:",
+                words="A worker of its outbox looks for it in the service's list, and so does `bulk reconcile`:",
                 commands=(command_line("bulk reconcile", **named),),
             )
         case State.FAILED | State.REJECTED if not run.is_outbox:
@@ -146,4 +146,4 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
             yield NextStep(words="For the proof of it:", commands=(line,))
         case _:
             assert entry.state.meaning.may_be_paid_again, entry.state
-            yield NextStep(words="Whoever ordered it decides: nothing is sent by itself any more.")
+            yield NextStep(words="The person who ordered it decides: it is not sent again by itself.")

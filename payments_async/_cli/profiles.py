@@ -24,7 +24,7 @@ journal = "~/payroll.sqlite"
 """
 NO_HOME = "$XDG_CONFIG_HOME/payments-async/profiles.toml (this user has no home folder: set XDG_CONFIG_HOME)"
 _SERVICE = "payments-async"  # what our secrets are called in a keyring
-_TELLING = ("key", "password", "secret", "token")  # in the name of what is no setting, but a secret
+_TELLING = ("key", "password", "secret", "token")  # in the name of what is not a setting, but a secret
 _FILES = ("journal", "ca_file")
 
 ProfileName = Annotated[
@@ -132,7 +132,7 @@ def read_profiles() -> list[Profile]:
     """All profiles.
 
     Raises:
-        BadInput: The file cannot be read, or holds what it must not: a secret, or what is no setting.
+        BadInput: The file cannot be read, or holds what it must not: a secret, or what is not a setting.
     """
     path = profiles_file()
     if path is None:
@@ -161,7 +161,7 @@ def _settings(path: Path, name: str, table: Any) -> Iterator[tuple[str, str]]:
                 f"app_password --profile {name}`, or in PAYMENTS_APP_KEY and PAYMENTS_APP_PASSWORD"
             )
         if setting not in SETTINGS:
-            raise BadInput(f"{path}: [{name}] holds {setting}, which is no setting; there are {', '.join(SETTINGS)}")
+            raise BadInput(f"{path}: [{name}] holds {setting}, which is not a setting; there are {', '.join(SETTINGS)}")
         if not isinstance(value, str) or not value:
             raise BadInput(f'{path}: [{name}] {setting} must be a text in quotes, as in {setting} = "..."')
         if _has_password(value):

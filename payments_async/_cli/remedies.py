@@ -29,7 +29,7 @@ def reason_of(error: BaseException) -> str:
         case socket.gaierror():
             return "there is no such host"
         case UnicodeError():
-            return "it is no text"
+            return "it is not text"
         case OSError(errno=int(number)):
             return os.strerror(number).lower()
         case _:

@@ -308,7 +308,7 @@ def clean(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Words from outside, fit for ``say``: their brackets are no markup either."""
+    """Words from outside, fit for ``say``: their brackets are not markup either."""
     return escape(clean(text))
 
 

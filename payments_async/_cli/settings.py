@@ -19,7 +19,7 @@ from payments_async._values.masking import mask
 
 Scheme = Literal["Token", "Bearer", "auto"]
 
-NO_OPTION = "no option"  # marks a field that is no option of a command
+NO_OPTION = "no option"  # marks a field that is not an option of a command
 BASE_URL, PASSWORD = "PAYMENTS_BASE_URL", "PAYMENTS_APP_PASSWORD"
 APP_KEY, USER_ID = "PAYMENTS_APP_KEY", "PAYMENTS_USER_ID"
 _SOURCES = {

@@ -50,7 +50,9 @@ def sentence(happening: Happening) -> str:
         case "evidence" if signal is Signal.SWEPT_CLEAN_TWICE:
             return f"It is not to be found{also}."
         case "takeover":
-            return f"Whoever was sending it fell silent, and the lease ran out: {by.removeprefix('lease of ')}."
+            return (
+                f"The process that was sending it fell silent, and its lease ran out: {by.removeprefix('lease of ')}."
+            )
         case "resolution":
             return f"{by} decided: {_decided(detail)}."
         case other:

@@ -106,7 +106,7 @@ class Teller:
         except (OSError, ValueError) as error:
             problem = str(error) or type(error).__name__
         if problem is not None:
-            self._screen.note(f"--notify: {clean(problem)}; nobody may have heard that it {_WORDS.get(event, event)}")
+            self._screen.note(f"--notify: {clean(problem)}; the notice may be lost that it {_WORDS.get(event, event)}")
 
 
 _WORDS = {"ended": "has ended", "stopped": "was stopped"}

@@ -43,7 +43,7 @@ def style() -> str:
 
 
 def script(name: str) -> str:
-    """A script of our own, as it is served: it is no template, and nothing is put into it."""
+    """A script of our own, as it is served: it is not a template, and nothing is put into it."""
     return files(f"{__package__}.templates").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -38,7 +38,7 @@ class Listing(AsyncIterator[T], Generic[T]):
     rows came than the service counted, ``incomplete`` says so and an ``IncompleteListing`` warning is issued.
 
     Attributes:
-        incomplete: After the end: ``None``, or what is missing. Absence from an incomplete listing is no proof.
+        incomplete: After the end: ``None``, or what is missing. Absence from an incomplete listing is not proof.
         seen: Different rows so far.
     """
 

@@ -494,7 +494,7 @@ def check_base_url(base_url: str | URL) -> URL:
     """The base address, when payments may be sent there.
 
     Raises:
-        ValueError: When it is no absolute address, holds credentials or a query, or is plain ``http://`` to another
+        ValueError: When it is not an absolute address, holds credentials or a query, or is plain ``http://`` to another
             machine.
     """
     try:

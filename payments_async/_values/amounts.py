@@ -65,7 +65,7 @@ def read_amount(value: object) -> Decimal:
     """The exact amount a received JSON value stands for; negative and zero are fine, the scale is kept.
 
     Raises:
-        ValueError: For anything that is no finite number of a sensible size.
+        ValueError: For anything that is not a finite number of a sensible size.
     """
     match value:
         case bool() | float():

@@ -42,7 +42,7 @@ def check_filled(name: str, value: object) -> str:
     """It is text, and not blanks alone; this gives it back.
 
     Raises:
-        TypeError: When it is no text.
+        TypeError: When it is not text.
         ValueError: When there is nothing in it.
     """
     text = check_instance(name, value, str, "text")
@@ -55,7 +55,7 @@ def check_text(name: str, value: object) -> None:
     """It is text without control characters.
 
     Raises:
-        TypeError: When it is no text.
+        TypeError: When it is not text.
         ValueError: When a control character is in it.
     """
     if not check_instance(name, value, str, "text").isprintable():
@@ -66,7 +66,7 @@ def check_currency(value: object) -> None:
     """It is a currency's code, in small or capital letters.
 
     Raises:
-        TypeError: When it is no text.
+        TypeError: When it is not text.
         ValueError: When it is anything else.
     """
     code = check_instance("currency", value, str, "text")
@@ -78,7 +78,7 @@ def check_whole(name: str, value: object, least: int) -> None:
     """It is a whole number that is not too small.
 
     Raises:
-        TypeError: When it is no whole number; a truth value is none.
+        TypeError: When it is not a whole number; a truth value is none.
         ValueError: When it is below ``least``.
     """
     if isinstance(value, bool) or not isinstance(value, int):
@@ -91,7 +91,7 @@ def check_patience(name: str, value: Any) -> None:
     """It is a number of seconds to wait for; below zero, as where a deadline is over, nothing is waited for.
 
     Raises:
-        TypeError: When it is no number; a truth value is none.
+        TypeError: When it is not a number; a truth value is none.
         ValueError: When it is NaN.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -104,7 +104,7 @@ def check_number(name: str, value: Any, *, above_zero: bool = False, unit: str =
     """It is a number, of seconds or of another unit; infinity is one.
 
     Raises:
-        TypeError: When it is no number; a truth value is none.
+        TypeError: When it is not a number; a truth value is none.
         ValueError: When it is NaN, negative, or zero although it must be above.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -174,12 +174,12 @@ class Ends:
         """Say so, once until it is well again."""
         facts = {"deliveries": [*self._handled, *self._done], "error": error_text(error)}
         if isinstance(error, self._given_up):
-            self._log.error("what was handled could not be written down: %s: %s", *facts.values(), extra=facts)
+            self._log.error("the end of handlers could not be recorded: %s: %s", *facts.values(), extra=facts)
             self.written(self._handled)
             self._handled, self._done = [], {}
             return
         if not self._in_trouble:
-            self._log.error("what was handled cannot be written down yet: %s: %s", *facts.values(), extra=facts)
+            self._log.error("the end of handlers cannot be recorded yet: %s: %s", *facts.values(), extra=facts)
         self._in_trouble = True
 
 
@@ -347,7 +347,7 @@ class Dispatcher(Generic[L]):
                     self._ends.note_handled(leased.id)
         except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
             facts = {"delivery": leased.id, "error": error_text(error)}
-            self._log.error("what became of a delivery could not be written down: %s: %s", *facts.values(), extra=facts)
+            self._log.error("the outcome of a delivery could not be recorded: %s: %s", *facts.values(), extra=facts)
         finally:
             if is_over:
                 self._mine.discard(leased.id)

@@ -170,7 +170,7 @@ class IncompleteListing(UserWarning):
 
     def __init__(self, expected: int, seen: int) -> None:
         super().__init__(
-            f"the service counted {expected} rows but showed {seen}; absence from this listing is no proof"
+            f"the service counted {expected} rows but showed {seen}; absence from this listing is not proof"
         )
         self.expected = expected
         self.seen = seen

@@ -5,7 +5,7 @@ of its own, and compiles what it makes of a class; a ``Struct`` is filled in C. 
 ``fields``, ``evolve``, ``asdict``, converters, checks in ``__attrs_post_init__``, the ``repr`` of a field,
 ``FrozenInstanceError``. Type checkers see attrs itself.
 
-Not for a class with private fields, with validators, or with fields that are no arguments or are not compared: attrs
+Not for a class with private fields, with validators, or with fields that are not arguments or are not compared: attrs
 makes those. A class that is derived from one of these adds methods, and no fields.
 """
 

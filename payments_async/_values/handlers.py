@@ -89,7 +89,7 @@ class Route(Generic[K]):
 
 @frozen(kw_only=True)
 class HandlerFailure:
-    """A handler that failed, for whoever is told of it.
+    """A handler that failed, as an error hook gets it.
 
     Attributes:
         handler: Its name.

@@ -111,7 +111,7 @@ class GuardedObserver:
         """Say once that it fails, by the type of its error alone."""
         if not self._has_failed:
             self._has_failed = True
-            words = "the observer fails, and what it would show is missing: %s"
+            words = "the observer fails, so traces or metrics are missing: %s"
             _log.warning(words, type(error).__name__, extra={"error": type(error).__name__})
 
     def _guarded(self, work: Watched | None) -> Watched:

@@ -49,7 +49,7 @@ def plain_id(request_id: str) -> str:
 def _key_part(part: object) -> bytes:
     match part:
         case bool():
-            raise TypeError("business_key: a bool is no business key")
+            raise TypeError("business_key: a bool is not a business key")
         case str():
             kind, text = "s", unicodedata.normalize("NFC", part).strip()
         case int():

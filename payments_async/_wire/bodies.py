@@ -163,7 +163,7 @@ def request_of(request_id: str, amount: Decimal, written: bytes) -> tuple[str, b
     """The kind of an order and the body of its request, from what ``write_order`` wrote.
 
     Raises:
-        ValueError: When the bytes are no order.
+        ValueError: When the bytes are not an order.
     """
     kind, _, members = _split(written)
     head = b'{"requestId":%b,"amount":%b,' % (encode(request_id), amount_text(amount).encode())
@@ -174,7 +174,7 @@ def currency_of(written: bytes) -> str | None:
     """What ``write_order`` kept as the currency of an order.
 
     Raises:
-        ValueError: When the bytes are no order.
+        ValueError: When the bytes are not an order.
     """
     return _split(written)[1]
 
@@ -183,12 +183,12 @@ def person_in(written: bytes) -> tuple[str, tuple[str, ...]]:
     """The name that ``write_order`` kept, and the numbers that say where the money goes.
 
     Raises:
-        ValueError: When the bytes are no order.
+        ValueError: When the bytes are not an order.
     """
     try:
         who = _whole(written)[2].beneficiary
     except msgspec.DecodeError as error:
-        raise ValueError("the bytes are no order of ours") from error
+        raise ValueError("the bytes are not an order of ours") from error
     numbers = (who.phoneNumber, who.id, *who.data.values())
     return who.name, tuple(filter(None, numbers))
 
@@ -197,7 +197,7 @@ def without_members(written: bytes) -> bytes:
     """What ``write_order`` wrote, without anything that names a person: its kind and its currency alone.
 
     Raises:
-        ValueError: When the bytes are no order.
+        ValueError: When the bytes are not an order.
     """
     kind, currency, _ = _split(written)
     return encode((kind, currency, {}))
@@ -207,13 +207,13 @@ def read_order(request_id: str, amount: Decimal, written: bytes) -> Order:
     """The order that ``write_order`` wrote, as it was then: a stricter check of today does not keep it back.
 
     Raises:
-        ValueError: When the bytes are no order.
+        ValueError: When the bytes are not an order.
     """
     kind, currency, members = _split(written)
     try:
         return _read(kind, _decode(members), {"request_id": request_id, "amount": amount, "currency": currency})
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError("the bytes are no order of ours") from error
+        raise ValueError("the bytes are not an order of ours") from error
 
 
 def _destination_data(kind: Kind, destination: Destination, dialect: Dialect) -> dict[str, str]:
@@ -256,7 +256,7 @@ def _split(written: bytes) -> tuple[str, str | None, msgspec.Raw]:
     try:
         parts = _parts(written)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError("the bytes are no order of ours") from error
+        raise ValueError("the bytes are not an order of ours") from error
     if parts[0] not in KINDS:
         raise ValueError(f"an order of a kind that is not known here: {parts[0]}")
     return parts

@@ -50,7 +50,7 @@ def decode(body: bytes) -> Any:
     """The JSON value of a body; numbers with a fraction or an exponent as ``Decimal``, digit for digit.
 
     Raises:
-        Unreadable: When it is no JSON; the message says what it looks like instead.
+        Unreadable: When it is not JSON; the message says what it looks like instead.
     """
     try:
         return _decoder.decode(body.removeprefix(_BOM))
@@ -76,7 +76,7 @@ def read_text(value: object) -> str:
         case str():
             return value
         case bool():
-            raise ValueError("a truth value is no text")
+            raise ValueError("a truth value is not text")
         case int():
             return str(value)
         case Decimal():
@@ -89,21 +89,21 @@ def read_code(value: object) -> int | None:
     """The envelope's ``code``: ``None`` when missing.
 
     Raises:
-        Unreadable: For a truth value, a text that is no number and anything else.
+        Unreadable: For a truth value, a text that is not a number and anything else.
     """
     if value is None:
         return None
     try:
         return read_int(value)
     except ValueError:
-        raise Unreadable("the answer's code is no number") from None
+        raise Unreadable("the answer's code is not a number") from None
 
 
 def read_record(kind: type[T], value: object, timezone: tzinfo) -> T:
     """One record in any spelling; what is optional and unreadable is ``None``, its text stays in ``extra``.
 
     Raises:
-        Unreadable: When it is no object or a required member is missing or unreadable.
+        Unreadable: When it is not an object or a required member is missing or unreadable.
     """
     return _converter(timezone).structure(value, kind)
 
@@ -148,7 +148,7 @@ def read_int(value: object) -> int:
     """
     match value:
         case bool():
-            raise ValueError("a truth value is no number")
+            raise ValueError("a truth value is not a number")
         case int():
             return value
         case Decimal() if (amount := read_amount(value)) == amount.to_integral_value():

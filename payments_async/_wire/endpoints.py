@@ -126,7 +126,7 @@ class SendsWritten(Protocol):
             private: Gives its personal texts, to be masked in words that come back.
 
         Raises:
-            ValueError: When the bytes are no order.
+            ValueError: When the bytes are not an order.
         """
         ...
 
@@ -444,7 +444,7 @@ class _Data(_Documented):
 
 
 class _Beneficiary(_Documented):
-    data: _Data  # where it is missing or null, that is no documented beneficiary
+    data: _Data  # where it is missing or null, that is not a documented beneficiary
     id: str | None = None
     name: str | None = None
 

@@ -268,9 +268,9 @@ def _decoded(body: bytes) -> dict[str, Any]:
     except UnreadableNotification:
         raise
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise UnreadableNotification("the body is no readable JSON") from error
+        raise UnreadableNotification("the body is not readable JSON") from error
     if type(value) is not dict:
-        raise UnreadableNotification("the body is no JSON object")
+        raise UnreadableNotification("the body is not a JSON object")
     if b"\\u" in body:
         _check_text(value)  # escapes can spell what no database keeps
     return value
@@ -430,7 +430,7 @@ def _read_status_code(value: Any, _: object) -> int:
         return int(value)
     if type(value) is str and _WHOLE.fullmatch(value.strip()):
         return int(value)
-    raise UnreadableNotification("the status code is no whole number")
+    raise UnreadableNotification("the status code is not a whole number")
 
 
 def _read_amount(value: Any, _: object = None) -> Decimal:
@@ -441,7 +441,7 @@ def _read_amount(value: Any, _: object = None) -> Decimal:
                 raise ValueError("no plain number")
         return read_amount(value)
     except ValueError as error:
-        raise UnreadableNotification("the amount is no finite number of a sensible size") from error
+        raise UnreadableNotification("the amount is not a finite number of a sensible size") from error
 
 
 def _read_created_on(value: Any, timezone: tzinfo) -> datetime:

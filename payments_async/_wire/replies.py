@@ -35,7 +35,7 @@ _NONE = Secrets()
 _REFUSALS = frozenset({400, 403, 404, 405, 406, *range(410, 418), 421, 422, 426, 431})
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)  # a fraction is not allowed, and seen all the same
 _LONGEST_WORDS = 500
-_NAMES_TRANSACTION = re.compile(rb"(?i)transaction[_-]?id")  # in what is no readable JSON, such as half of it
+_NAMES_TRANSACTION = re.compile(rb"(?i)transaction[_-]?id")  # in what is not readable JSON, such as half of it
 _MOST_WORDS_READ = 10_000
 # An id made of these alone is an empty one: the services' frameworks write an unset id as zeros.
 _NOTHING = "0-{} \t"
@@ -165,7 +165,7 @@ def retry_after(text: str | None, now: float) -> float | None:
 
 
 def seconds_ahead(text: str, now: float) -> float | None:
-    """By how much the moment in a header is later than now, or ``None`` where it is no moment.
+    """By how much the moment in a header is later than now, or ``None`` where it is not a moment.
 
     Args:
         now: Unix seconds.
@@ -255,7 +255,7 @@ def reads_page(kind: type[T], timezone: tzinfo) -> Callable[[Any], Page[T]]:
 
 
 def read_validation(value: Any) -> Validation:
-    """The service's opinion (section 11). A "no" is an answer, not an error; no token, or no time, is no opinion.
+    """The service's opinion (section 11). A "no" is an answer, not an error; no token, or no time, is not an opinion.
 
     Raises:
         Refused: When its code is one of HTTP's for that.
@@ -339,7 +339,7 @@ def _refusal(
 
 
 def _broken_speaks_against(body: bytes) -> str | None:
-    """Why what is no JSON proves no refusal: it may have been an acceptance before it was cut off, or packed."""
+    """Why what is not JSON proves no refusal: it may have been an acceptance before it was cut off, or packed."""
     if _NAMES_TRANSACTION.search(body):
         return "it seems to name a transaction"
     return "it is cut off or garbled" if body.lstrip()[:1] in (b"{", b"[") or b"\0" in body else None
@@ -436,7 +436,7 @@ def _named_transaction(value: Any) -> str | None:
 
 
 def _speaks_against_refusal(value: Any, request_id: str | None, *, is_read: bool = True) -> str | None:
-    """Why an answer is no refusal of this request although its status or its code says so, or ``None``.
+    """Why an answer is not a refusal of this request although its status or its code says so, or ``None``.
 
     Args:
         request_id: What the answer should be about, where there is one.
@@ -525,7 +525,7 @@ def _envelope(value: Any) -> _Envelope:
 def _folded(value: Any) -> dict[str, Any]:
     """The members of an object under their folded names."""
     if not isinstance(value, dict):
-        raise Unreadable("the answer is no object")
+        raise Unreadable("the answer is not an object")
     return {fold(key): item for key, item in value.items()}
 
 

@@ -133,7 +133,7 @@ class Jobs:
         """Have something done when it is due, by one of all processes that have scheduled it.
 
         Raises:
-            ValueError: ``when`` is no cron expression.
+            ValueError: ``when`` is not a cron expression.
         """
         try:
             PgQueuer.in_memory().schedule(name, when)  # which says it now, and not once it runs

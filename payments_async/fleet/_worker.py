@@ -89,7 +89,7 @@ async def submit(
     try:
         await _refill(outbox.name, journal, Jobs(journal))
     except JournalUnavailable as error:
-        words = "nobody was woken for batch %s, which was put: workers find it by themselves (%s)"
+        words = "NOTIFY failed for batch %s; workers poll instead (%s)"
         _log.warning(words, batch_id, error.message, extra={"batch_id": batch_id, "why": error.message})
     return loaded
 
@@ -188,7 +188,7 @@ async def run_schedule(journal: PostgresJournal, routines: Iterable[Routine], *,
     doing that died, another one does again.
 
     Raises:
-        ValueError: There is nothing to be done, or ``when`` is no cron expression.
+        ValueError: There is nothing to be done, or ``when`` is not a cron expression.
         FleetNotReady: The tables of PGQueuer are not there and may not be made, or are of another version.
     """
     jobs = Jobs(journal)

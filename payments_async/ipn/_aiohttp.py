@@ -52,7 +52,7 @@ def peer_of(request: web.BaseRequest) -> str:
     """Address of the socket's peer, whatever headers and middlewares say."""
     transport = request.transport
     if transport is None:
-        return "nobody"  # who has hung up is no address, and so refused
+        return "nobody"  # who has hung up is not an address, and so refused
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else UNIX_SOCKET
 

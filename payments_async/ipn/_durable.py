@@ -303,7 +303,7 @@ class _Leased(NamedTuple):
         until: Unix seconds when its lease ends.
         tries: Rounds before this one.
         done: Names of the handlers that have finished with it.
-        doubt: Why it is no evidence, if it is none.
+        doubt: Why it is not evidence, if it is none.
     """
 
     id: int

@@ -248,7 +248,7 @@ class Intake:
         if not self.knows_token(token):
             return self._refused(sender.address, NOT_FOUND, "the path token is wrong")
         if method != "POST":
-            return self._refused(sender.address, _BAD_METHOD, "it is no POST")
+            return self._refused(sender.address, _BAD_METHOD, "it is not a POST")
         if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
             # a few bytes could be seconds of work
             return self._refused(sender.address, _ENCODED, "its body has a content coding")
@@ -404,7 +404,7 @@ def _close(work: Watched, taken: asyncio.Future[Answer | None] | None = None) ->
 
 
 class Refusal(NamedTuple):
-    """How often somebody was refused for one reason."""
+    """How often one sender was refused for one reason."""
 
     address: str
     why: str

@@ -404,7 +404,7 @@ class Receiver:
             when: Says of a final event whether it counts.
 
         Raises:
-            TimeoutError: When it did not come in time. That is no outcome.
+            TimeoutError: When it did not come in time. That is not an outcome.
         """
         if timeout is not None:
             check_patience("timeout", timeout)

@@ -20,7 +20,7 @@ def check_kind(kind: object) -> None:
         TypeError: It is something else.
     """
     if not (isinstance(kind, type) and issubclass(kind, TransactionEvent)):
-        raise TypeError(f"{kind!r} is no event type: write @receiver.on(TransactionSucceeded), or another one")
+        raise TypeError(f"{kind!r} is not an event type: write @receiver.on(TransactionSucceeded), or another one")
 
 
 class EventRouter(Router[_Kind, TransactionEvent]):
@@ -38,7 +38,7 @@ class EventRouter(Router[_Kind, TransactionEvent]):
         """Register a handler for a kind of event and its subtypes.
 
         Raises:
-            TypeError: For a kind that is no event, or a handler that is not async.
+            TypeError: For a kind that is not an event, or a handler that is not async.
             ValueError: For a name that is taken.
         """
         check_kind(kind)

@@ -36,7 +36,7 @@ class Sender(NamedTuple):
 
     Attributes:
         is_known: Where it is false and a delivery is only reported, nothing believes what it says.
-        address: Of the sender behind the proxies; as it came where it is no address.
+        address: Of the sender behind the proxies; as it came where it is not an address.
         why: In words, for a person who asks why.
     """
 
@@ -131,7 +131,7 @@ class Senders:
         named = {header: found for header, found in zip(self._headers, lines, strict=True) if found}
         if not named:
             return self._judge(
-                peer, _address_of(peer), f"the trusted proxy {_shown(peer)}, which names nobody before it,"
+                peer, _address_of(peer), f"the trusted proxy {_shown(peer)}, which names no address before it,"
             )
         senders = [self._walk(peer, header, found) for header, found in named.items()]
         if len({sender.address for sender in senders}) > 1:
@@ -140,7 +140,7 @@ class Senders:
         return next((sender for sender in senders if not sender.is_known), senders[0])
 
     def _walk(self, peer: str, header: str, lines: Iterable[str]) -> Sender:
-        """From the peer outwards: the first address that is no trusted proxy is the sender."""
+        """From the peer outwards: the first address that is not a trusted proxy is the sender."""
         texts = _hops(header, lines)
         if texts is None:
             return Sender(False, peer, f"refused: {header} from {_shown(peer)} breaks its grammar")
@@ -160,7 +160,7 @@ class Senders:
         """Whether the address is among those that are allowed."""
         shown = _shown(text)
         if address is None:
-            return Sender(False, text, f"refused: {role} {shown} is no address")
+            return Sender(False, text, f"refused: {role} {shown} is not an address")
         if _within(address, self._allowed):
             return Sender(True, str(address), f"accepted: {role} {shown} is a known sender")
         if not self._allowed:

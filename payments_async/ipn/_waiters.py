@@ -138,7 +138,7 @@ class Waiters:
             except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
                 if not is_failing and self._waiters:  # else the inbox may have been closed meanwhile
                     why = error_text(error)
-                    _log.warning("what other receivers hear cannot be read: %s", why, extra={"error": why})
+                    _log.warning("events of other receivers cannot be read: %s", why, extra={"error": why})
                 is_failing = True
                 await self._sleep(self._poll)
                 continue

@@ -202,7 +202,7 @@ def why_not_approved(
             f"{_persons(needed)} must approve each batch, and of this one there is no digest to approve{of}"
         )
     if all(one.withdrawn is not None for one in proposals):
-        return NotApproved(f"{_persons(needed)} must approve it, and nobody has proposed it: {digest}{of}")
+        return NotApproved(f"{_persons(needed)} must approve it, and it was not proposed: {digest}{of}")
     counted = counted_approvals(rule, proposals, approvals)
     if len(counted) >= needed:
         return None

@@ -274,7 +274,7 @@ class LoadBusy(JournalRefused):
 class RunUnknown(JournalRefused):
     """The journal holds no such batch, or its loading was interrupted."""
 
-    remedy = "pass the orders again; an outbox is begun by whoever opens it first"
+    remedy = "pass the orders again; an outbox begins when a process opens it"
 
 
 class OrderUnknown(JournalRefused):
@@ -284,17 +284,15 @@ class OrderUnknown(JournalRefused):
 
 
 class LeaseLost(JournalRefused):
-    """The lease of the chunk ran out and somebody else took it over."""
+    """The lease of the chunk ran out, and another process took it over."""
 
     remedy = "send nothing more of this chunk; outcomes of what was sent are still taken"
 
 
 class StillWorked(JournalRefused):
-    """The journal is to go to another place, and somebody works with it. Nothing was done."""
+    """The journal is to go to another place, and a program still uses it. Nothing was done."""
 
-    remedy = (
-        "stop whoever works with it (workers, receivers, applications), then copy; the dead are found by themselves"
-    )
+    remedy = "stop all programs that use it (workers, receivers, applications), then copy; dead ones are noticed"
 
 
 class PlaceTaken(JournalRefused):

@@ -14,7 +14,7 @@ NOT_CONFIRMED = "not confirmed: "  # how it is written down why an event waits t
 
 
 class Doubt(enum.StrEnum):
-    """Why a notification that is kept is no evidence. It settles no order and is nobody's final event.
+    """Why a notification that is kept is not evidence. It settles no order and ends no wait.
 
     ``UNCONFIRMED`` waits until the service's own record bears it out; ``REPORTED`` came from somebody who is not known
     to be a sender, and is only shown.
@@ -53,11 +53,11 @@ class Arrival(NamedTuple):
     """A delivery, what it says, and who is to handle it.
 
     Attributes:
-        lease: Seconds for which a new event is leased to whoever stores it; 0 leaves it to anybody.
+        lease: Seconds for which a new event is leased to the receiver that stores it; 0 leaves it to anybody.
         unheard: Whether nobody would handle it: unless it contradicts an earlier event it is ``handled`` at once.
         usual: Whether the delivery is of a documented shape, and the event is what it says with timestamps in UTC.
             Then the event need not be stored beside it: it is read again.
-        doubt: Why it is no evidence, if it is none.
+        doubt: Why it is not evidence, if it is none.
     """
 
     delivery: RawNotification
@@ -105,7 +105,7 @@ class StoredEvent:
         done: Names of the handlers that have finished; they are not run again.
         error: Words of the last failure, without personal data.
         conflict: As in ``Receipt``.
-        doubt: Why it is no evidence, if it is none.
+        doubt: Why it is not evidence, if it is none.
     """
 
     event_id: int
@@ -129,8 +129,8 @@ class Backlog:
         failing_since: When the first of these came (Unix seconds).
         failure: Which handler failed with it last, with which type of exception, and where. Not in which words: these
             may name persons, and stay in the log.
-        unconfirmed: Events that are no evidence until the service's record bears them out.
-        reported: Events from somebody who is not known to be a sender.
+        unconfirmed: Events that are not evidence until the service's record bears them out.
+        reported: Events of unknown senders.
     """
 
     pending: int

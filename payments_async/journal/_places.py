@@ -20,7 +20,7 @@ def journal_at(place: str | Path, *, second_journal: TakeoverAuthorisation | Non
     """The journal in a file, or in a PostgreSQL database: for settings such as ``PAYMENTS_JOURNAL``.
 
     Args:
-        place: A path, or a DSN that begins with ``postgresql://``. What has ``://`` in it is no path.
+        place: A path, or a DSN that begins with ``postgresql://``. What has ``://`` in it is not a path.
         second_journal: Who says why the account has a second journal on this machine; kept.
 
     Raises:

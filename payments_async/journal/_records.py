@@ -487,7 +487,7 @@ def _digits(code: int) -> str:
 
 MOST_ATTEMPTS = 255  # of one order, that a byte tells apart
 _CODE_BITS = 63  # what a number of the file holds, beside its sign
-_ONE, _TWO = b"\1", b"\2\2"  # after a transaction id that is no UUID, so that it is not as long as one that is
+_ONE, _TWO = b"\1", b"\2\2"  # after a transaction id that is not a UUID, so that it is not as long as one that is
 _MOST_DIGITS = 256  # bits of a code that is written out
 _OUTCOMES = (Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN, Signal.NOT_SENT)  # the usual one first
 
@@ -553,11 +553,11 @@ class Entry:
         transaction_id: What the service calls it; a hint while the order is unknown.
         code, message: The service's words, masked.
         correlation_id: The service's own reference for the exchange of the last attempt, where its answer named one.
-        conflict: Words of the first contradiction nobody has acknowledged.
+        conflict: The first contradiction that was not acknowledged, in words.
         sent_before: A person had it sent again.
         permitted_at: Unix seconds of the last permit, or ``None``.
         updated_at: Unix seconds of the last change.
-        unconfirmed: Notifications about it that are no evidence before the service's own record bears them out.
+        unconfirmed: Notifications about it that are not evidence before the service's own record bears them out.
         failed_by_notification: A notification alone says that it failed. Its end is looked for in the service's list,
             until that shows it or was read a day after it was sent.
         change_id: Of the change that a handler of an outbox is told of: the same for one fact, however often told. Then
@@ -650,8 +650,8 @@ class Progress:
     Attributes:
         counts: Orders by state, those that have left for an archive as well; every state is there.
         sums: Their amounts, exact.
-        conflicts: Orders with a contradiction nobody has acknowledged, whatever their state.
-        unconfirmed: Orders that were notified of, by what is no evidence before the service's record bears it out.
+        conflicts: Orders with a contradiction that was not acknowledged, in any state.
+        unconfirmed: Orders that were notified of, by what is not evidence before the service's record bears it out.
     """
 
     counts: Mapping[State, int]
@@ -677,7 +677,7 @@ class Progress:
 
 @frozen(kw_only=True)
 class Happening:
-    """One thing in the life of an order, for whoever explains it.
+    """One thing in the life of an order, as `explain` shows it.
 
     Attributes:
         at: Unix seconds.
@@ -770,7 +770,7 @@ class HeldUp:
 
     Attributes:
         quarantined: Chunks, of all of its batches, that wait for a person since the journal was copied or restored.
-        unloaded: Batches that are not here whole, and that nobody loads: nothing of them is sent.
+        unloaded: Batches that are incomplete, and that no process loads: nothing of them is sent.
         slowed: Why processes hear of each other late, and what to do, or ``None``.
     """
 

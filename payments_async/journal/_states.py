@@ -232,7 +232,7 @@ SAID: Mapping[Signal, str] = {
     Signal.NOTIFIED_SUCCESSFUL: "it was paid",
     Signal.NOTIFIED_FAILED: "it failed",
     Signal.NOTIFIED_REVERSED: "it was reversed",
-    Signal.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
+    Signal.NOTIFIED_UNRECOGNISED: "something undocumented happened to it",
     Signal.LOOKED_UP_PROCESSING: "it is being processed",
     Signal.LOOKED_UP_SUCCESSFUL: "it was paid",
     Signal.LOOKED_UP_FAILED: "it failed",
@@ -256,7 +256,7 @@ RULES: Mapping[Signal, str] = {
     Signal.LOOKED_UP_SUCCESSFUL: "evidence is never fenced and moves forward only",
     Signal.LOOKED_UP_FAILED: "evidence is never fenced and moves forward only",
     Signal.LOOKED_UP_REVERSED: "a success may be reversed later",
-    Signal.SWEPT_CLEAN_TWICE: "not in the list is no proof: parked for a person, never resent",
+    Signal.SWEPT_CLEAN_TWICE: "not in the list is not proof: parked for a person, never resent",
     Signal.WRITTEN_OFF: "planned again only by a named person, with a reason",
     Signal.CANCELLED: "only what was never sent can be cancelled",
 }

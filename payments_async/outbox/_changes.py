@@ -53,13 +53,13 @@ def checked_states(states: Collection[object]) -> _States:
     """What a handler is to hear of.
 
     Raises:
-        TypeError: One is no state; a handler is none, which ``@outbox.on`` without parentheses hands over.
+        TypeError: One is not a state; a handler is none, which ``@outbox.on`` without parentheses hands over.
         ValueError: There is none, or one of which no handler hears.
     """
     known = frozenset(state for state in State if state in states)
     for state in states:
         if state not in tuple(known):
-            raise TypeError(f"states: {state!r} is no State: write @outbox.on(State.SUCCESSFUL), or other ones")
+            raise TypeError(f"states: {state!r} is not a State: write @outbox.on(State.SUCCESSFUL), or other ones")
     if not known:
         raise ValueError("states: name one at least, such as State.SUCCESSFUL")
     if known & set(UNSENT):
@@ -96,7 +96,7 @@ class StateRouter(Router[_States, Entry]):
             is_plain: That runs it in a thread, so it need not be async.
 
         Raises:
-            TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
+            TypeError: A state is of another kind, or the handler is not async or cannot be called with an entry.
             ValueError: For no state, one that no handler hears of, or a name that is taken.
         """
         kind = checked_states(states)
@@ -225,7 +225,7 @@ class ChangeHandlers:
                 function it is entered by ``with``, in the thread that calls it.
         """
         if within is not None and not self._journal.shares_transactions:
-            raise ValueError("within: the journal is no part of that database; use a PostgresJournal")
+            raise ValueError("within: the journal is not a part of that database; use a PostgresJournal")
         if within is not None:
             _check_commits(within)
         checked_states(states)  # here, for a decorator that lacks its parentheses is never called again

@@ -65,7 +65,7 @@ async def send_again_all(
 async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, seen: float | None = None) -> Entry:
     """State, as a named person, that the contradiction about an order was looked into: it is shown no more.
 
-    The same evidence again is no new contradiction; any other is.
+    The same evidence again is not a new contradiction; any other is.
 
     Args:
         seen: ``Entry.updated_at`` of the order as that person saw it: one that came since then stands.

@@ -127,7 +127,7 @@ class ChangeListener:
                 return
             except JournalError as error:
                 seen = 0
-                _log.error("the outbox %s cannot hear what is written: %s", self._name, error.message)
+                _log.error("outbox %s cannot read the changes of its journal: %s", self._name, error.message)
                 await asyncio.sleep(delay)
                 delay = min(AGAIN_MAX, 2 * delay)
             else:

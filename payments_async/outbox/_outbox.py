@@ -273,7 +273,7 @@ class Outbox:
                 continue
             waiting = (await self._journal.progress(outbox=run.batch_id)).counts[State.PLANNED]
             if waiting:
-                words = "beside the outbox %s the journal holds %s, where %d orders wait: somebody has to work that too"
+                words = "beside outbox %s the journal has outbox %s with %d waiting orders: run a worker for it too"
                 facts = {"outbox": self._name, "other": run.batch_id, "waiting": waiting}
                 _log.warning(words, self._name, run.batch_id, waiting, extra=facts)
 
@@ -380,7 +380,7 @@ class Outbox:
                 thread, and the connection is one that ``put_sync`` takes.
 
         Raises:
-            TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
+            TypeError: A state is of another kind, or the handler is not async or cannot be called with an entry.
             ValueError: For no state, one that no handler hears of, a name that is taken, ``within`` beside a file, or
                 one that commits nothing.
         """
@@ -773,9 +773,9 @@ class Outbox:
         for order in orders:
             moment = self._checked(order, not_before, priority)
             if not self._journal.shares_transactions:
-                raise ValueError("connection: the journal is no part of its database; use a PostgresJournal")
+                raise ValueError("connection: the journal is not a part of its database; use a PostgresJournal")
             if adoption is not None:
-                raise ValueError("adoption: what a person decides is no part of a transaction; put it by itself")
+                raise ValueError("adoption: what a person decides is not a part of a transaction; put it by itself")
             body = write_order(order)
             self._writes(order.request_id, order.amount, body, sent_before=False, private=partial(private_texts, order))
             request_id = order.request_id
@@ -800,7 +800,7 @@ class Outbox:
     ) -> _Putting:
         """Begin to put an order into the chunk of this process, if it works and has not too much to do.
 
-        What has to be done once it is written down is done also where nobody waits for it any more. That is no task:
+        What has to be done once it is written down is done also where nobody waits for it any more. That is not a task:
         one for each order would cost a fifth of what sending it costs.
         """
         moment = self._checked(order, not_before, priority)

@@ -87,7 +87,7 @@ class Reconciliation:
         unknown: Request ids of orders that are still unknown.
         parked: Request ids of orders parked by this very call.
         sent_again: Request ids of those that it planned again by a person's word (``give_listing_deadline``).
-        conflicts: Request ids with a contradiction that nobody has acknowledged.
+        conflicts: Request ids with a contradiction that was not acknowledged.
         stuck: Request ids accepted longer ago than ``stuck_after`` and without an end.
         strangers: Records in the list whose request id the journal does not hold, at most 1,000 of them.
         strangers_seen: How many there were, counted once for each time the days they are in were read.

@@ -265,7 +265,7 @@ class Collector:
                 return
             except JournalError as error:
                 facts = {"outbox": self._name}
-                _log.error("the outbox %s cannot take what was put: %s", self._name, error.message, extra=facts)
+                _log.error("outbox %s cannot ingest staged orders: %s", self._name, error.message, extra=facts)
                 await asyncio.sleep(delay)
                 delay = min(_AGAIN_MAX, 2 * delay)
 
@@ -322,7 +322,7 @@ class Collector:
             elif isinstance(error, Exception):
                 why = error.message if isinstance(error, JournalError) else type(error).__name__
                 facts = {"outbox": self._name, "request_id": one.request_id, "why": why}
-                _log.error("an order that was put could not be taken, and stays: %s", why, extra=facts)
+                _log.error("a staged order could not be ingested, and stays: %s", why, extra=facts)
 
 
 def _reserved(pool: OutboxWorker, some: Sequence[Staged]) -> _Workers:

@@ -325,7 +325,9 @@ class OutboxWorker(WorkerPool):
         before, self._ahead = self._ahead, self.now() - waking_seconds(self.executor.clock)
         if before is None or self._ahead - before <= _JUMP:
             return False
-        _log.warning("the clock has jumped: the outbox %s looks first again", self.name, extra={"outbox": self.name})
+        _log.warning(
+            "clock jumped: outbox %s checks the service before it sends", self.name, extra={"outbox": self.name}
+        )
         return True
 
     async def _notice_silence(self) -> None:
@@ -352,7 +354,7 @@ class OutboxWorker(WorkerPool):
             if error.status is None:
                 await self.executor.sleep(_PROBE)
                 return
-        _log.warning("the outbox %s hears the service again", self.name, extra={"outbox": self.name})
+        _log.warning("the service answers outbox %s again", self.name, extra={"outbox": self.name})
         self.pace.silent_since, self._is_cut_off, self.trouble = None, False, None
         self.look()
 

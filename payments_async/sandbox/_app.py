@@ -20,7 +20,7 @@ from ._records import Envelope, Reply, json_reply, page_reply, refused
 from ._service import Received, Service
 from ._spelling import Code, Refusal, read_boundary, read_json, required_text
 
-UNREADABLE: Final = object()  # stands for a body that is no JSON
+UNREADABLE: Final = object()  # stands for a body that is not JSON
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +28,7 @@ class Exchange:
     """One call, read but not yet judged.
 
     Attributes:
-        payload: The decoded body, None without one, `UNREADABLE` if it is no JSON.
+        payload: The decoded body, None without one, `UNREADABLE` if it is not JSON.
         echo: What an acceptance echoes in place of the requestId.
     """
 

@@ -189,7 +189,7 @@ class Sandbox:
         """Notify once more of how a transaction stands.
 
         Raises:
-            ValueError: There is no such transaction, nobody to notify, or no notification of how it stands.
+            ValueError: There is no such transaction, no address to notify, or no notification of its state.
         """
         self._service.notify_again(transaction_id)
 
@@ -364,7 +364,7 @@ _CONTROL = {
 
 
 def _control_routes(sandbox: Sandbox, prefix: str) -> list[web.RouteDef]:
-    """Return the routes of the control interface, which is no part of the simulated service, and of its page."""
+    """Return the routes of the control interface, which is not a part of the simulated service, and of its page."""
     page = Page(sandbox._service)
     shown = {"": page.whole, "live": page.live, "page.css": asset("page.css"), "page.js": asset("page.js")}
     return [

@@ -167,7 +167,7 @@ class Service:
         """Notify once more of how a transaction stands.
 
         Raises:
-            ValueError: There is no such transaction, nobody to notify, or no notification of how it stands.
+            ValueError: There is no such transaction, no address to notify, or no notification of its state.
         """
         execution = self.ledger.find(transaction_id)
         if execution is None:

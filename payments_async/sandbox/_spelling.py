@@ -14,7 +14,7 @@ def read_json(text: bytes) -> object:
     """Read a JSON document; a number with a point or an exponent becomes a Decimal, digit for digit.
 
     Raises:
-        ValueError: The text is no JSON. `NaN` and `Infinity` are none.
+        ValueError: The text is not JSON. `NaN` and `Infinity` are none.
     """
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=_refuse)
@@ -78,7 +78,7 @@ def _number(value: Decimal) -> str:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not JSON number")
 
 
 class Code(enum.IntEnum):

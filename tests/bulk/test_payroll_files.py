@@ -40,7 +40,7 @@ async def test_titles_above_the_header_are_no_payments(tmp_path: Path) -> None:
     batch = await of_text(tmp_path, "ACME, Ltd\nNovember, 2026\n\n" + csv_text(*THREE, delimiter=";"))
     assert [] == problems(batch)
     assert ["1", "2", "3"] == [order.request_id for order in batch.orders]
-    assert "row 1 stands above the header and is no payment: 'ACME, Ltd'" in batch.notes
+    assert "row 1 stands above the header and is not a payment: 'ACME, Ltd'" in batch.notes
     later = await of_text(tmp_path, "ACME\n" + csv_text(*THREE, SIMPLE | {"request_id": "4", "amount": "-1"}))
     assert [(6, "amount")] == problems(later)
 
@@ -72,7 +72,7 @@ async def test_a_header_that_is_half_understood_says_what_of_it(tmp_path: Path) 
     ],
 )
 async def test_a_total_that_agrees_is_a_control_sum(tmp_path: Path, total: str) -> None:
-    """It is no payment, and is told to agree."""
+    """It is not a payment, and is told to agree."""
     batch = await of_text(tmp_path, csv_text(*THREE) + total)
     assert ([], 3, 3) == (problems(batch), batch.rows, len(list(batch.orders)))
     assert "row 5 is a total, and agrees with the amounts above" in batch.notes

@@ -402,4 +402,4 @@ async def test_ids_that_a_service_may_take_for_one(tmp_path: Path, one: str, oth
     assert [(3, "request_id", other)] == [(found.row, found.column, found.value) for found in batch.problems]
     remedy = batch.problems[0].remedy
     assert remedy.startswith("row 2 has this id with another amount")
-    assert remedy.endswith("small and capital letters are no difference, for the service may not tell them apart")
+    assert remedy.endswith("small and capital letters make no difference, for the service may not tell them apart")

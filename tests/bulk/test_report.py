@@ -304,9 +304,9 @@ async def test_a_file_that_is_no_report_is_never_replaced(journal: SqliteJournal
     (tmp_path / "link.csv").symlink_to(tmp_path / "payroll.csv")
     (tmp_path / "hard.csv").hardlink_to(tmp_path / "payroll.csv")
     for name in ("payroll.csv", "link.csv", "hard.csv"):
-        with pytest.raises(ValueError, match="is no report: it is never replaced"):
+        with pytest.raises(ValueError, match="is not a report: it is never replaced"):
             await report(journal, "november", csv=tmp_path / name, html=tmp_path / "r.html", overwrite=True)
-        with pytest.raises(ValueError, match="is no report"):
+        with pytest.raises(ValueError, match="is not a report"):
             await report(journal, "november", html=tmp_path / name, overwrite=True)
     assert content == (tmp_path / "payroll.csv").read_text()
     assert not (tmp_path / "r.html").exists()

@@ -11,7 +11,7 @@ async def test_an_argument_that_is_no_utf_8_is_refused_in_one_sentence(
 ) -> None:
     """Whatever the command and the language: no journal keeps such a text, and it cannot be printed."""
     ran = await run_process(*command, "M\udcfcller", LC_ALL=locale)
-    said = f"payments-async: argument {len(command) + 1} is no UTF-8; "
+    said = f"payments-async: argument {len(command) + 1} is not UTF-8; "
     assert (2, "", True, 1) == (ran.status, ran.out, ran.err.startswith(said), len(ran.err.splitlines()))
 
 
@@ -19,5 +19,5 @@ async def test_an_argument_that_is_no_utf_8_is_refused_in_one_sentence(
 async def test_an_argument_in_utf_8_is_none_of_these_in_any_language(run_process: Run) -> None:
     """An order whose id has an umlaut is looked for."""
     ran = await run_process("explain", "Müller", LC_ALL="C")
-    assert "is no UTF-8" not in ran.err
+    assert "is not UTF-8" not in ran.err
     assert "Traceback" not in ran.err

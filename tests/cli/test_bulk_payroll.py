@@ -123,7 +123,7 @@ async def test_the_file_comes_back_with_the_outcome_of_each_row(run: Run, here: 
     shown = text_of("back.csv")
     assert ("ACME - net pay", 3) == (shown.splitlines()[0], shown.count("accepted, not settled"))
     again = await run(*back, "--overwrite")
-    assert (2, True) == (again.status, "back.csv is there, and is no report: it is never replaced" in again.said)
+    assert (2, True) == (again.status, "back.csv is there, and is not a report: it is never replaced" in again.said)
 
 
 async def test_what_was_kept_of_columns_can_be_damaged(run: Run, here: Path) -> None:
@@ -189,7 +189,7 @@ async def test_a_plan_is_compared_with_last_month(run: Run, here: Path) -> None:
     ("options", "words"),
     [
         (("--compare", "september"), "neither a batch in the journal (it has none) nor a file september"),
-        (("--compare-change", "much"), "--compare-change: much is no percentage"),
+        (("--compare-change", "much"), "--compare-change: much is not a percentage"),
         (("--max-each", "x"), "--max-each: x: no amount"),
         (("--max-total", "-5"), "--max-total: -5: negative"),
     ],

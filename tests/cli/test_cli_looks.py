@@ -124,7 +124,7 @@ async def test_every_transaction_of_an_order_is_shown(run: Run, sandbox: Sandbox
 
 
 async def test_an_order_the_lists_do_not_show_stays_unknown(run: Run) -> None:
-    """Absence is no proof: status 4, and a warning not to send it again."""
+    """Absence is not proof: status 4, and a warning not to send it again."""
     ran = await run("transactions", "--request-id", "v-9")
     assert 4 == ran.status
     assert "which proves nothing" in ran.err

@@ -222,7 +222,7 @@ async def test_whom_a_receiver_refuses_is_said(run: Run) -> None:
     [
         pytest.param((), "/ipn", "not among the known senders", "add --sender 127.0.0.1", id="stranger"),
         pytest.param(
-            ("--trusted-proxy", "127.0.0.1"), "/ipn", "names nobody before it", "send X-Forwarded-For", id="proxy"
+            ("--trusted-proxy", "127.0.0.1"), "/ipn", "names no address before it", "send X-Forwarded-For", id="proxy"
         ),
         pytest.param(("--sender", "127.0.0.1"), "/other", "another path", "must have the path of --path", id="path"),
         pytest.param(

@@ -125,7 +125,7 @@ async def test_a_journal_of_a_profile_is_that_of_every_command(run: Run, file: P
         pytest.param('api_token = "hush"', "holds a secret, api_token", id="another-secret"),
         pytest.param('journal = "postgresql://me:hush@db/pay"', "holds a password", id="a-password-in-an-address"),
         pytest.param('journal = "postgresql://db/pay?password=hush"', "holds a password", id="as-a-parameter"),
-        pytest.param('jurnal = "a"', "jurnal, which is no setting; there are base_url", id="mistyped"),
+        pytest.param('jurnal = "a"', "jurnal, which is not a setting; there are base_url", id="mistyped"),
         pytest.param('journal = "a.sqlite"', "must be a whole path", id="a-path-of-any-folder"),
         pytest.param("user_id = 17", "must be a text in quotes", id="a-number"),
         pytest.param("user_id = hush", "is not valid TOML", id="no-toml"),

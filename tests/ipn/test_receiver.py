@@ -116,7 +116,7 @@ async def test_an_unknown_sender_is_refused_before_anything_is_read(face: Any) -
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
 async def test_a_forged_header_gets_nobody_in(face: Any, header: str) -> None:
-    """A peer that is no trusted proxy is not asked whom it forwards for."""
+    """A peer that is not a trusted proxy is not asked whom it forwards for."""
     value = "41.2.2.10" if header == "X-Forwarded-For" else "for=41.2.2.10"
     async with face(Receiver()) as send:
         got = await send(notification(), headers={header: value})
@@ -199,7 +199,7 @@ async def test_a_base_type_hears_its_subtypes_and_a_predicate_chooses() -> None:
 
 
 def test_a_handler_that_could_never_run_is_refused() -> None:
-    """A plain function, a kind that is no event and a name that is taken are mistakes found at once."""
+    """A plain function, a kind that is not an event and a name that is taken are mistakes found at once."""
     receiver = Receiver()
     with pytest.raises(TypeError, match="async"):
         receiver.on(TransactionEvent)(lambda event: None)  # type: ignore[type-var]

@@ -55,7 +55,7 @@ async def test_every_refusal_is_counted_with_its_reason() -> None:
             await send(b"{", path=path)
             await send(b" " * 2000, path=path)
         whys = {refusal.why for refusal in receiver.refusals()}
-        assert {"the path token is wrong", "it is no POST", "the body is no readable JSON"} <= whys
+        assert {"the path token is wrong", "it is not a POST", "the body is not readable JSON"} <= whys
         assert {"127.0.0.1"} == {refusal.address for refusal in receiver.refusals()}
 
 

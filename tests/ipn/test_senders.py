@@ -76,7 +76,7 @@ def test_headers_that_disagree_are_refused() -> None:
     ],
 )
 def test_an_address_is_known_in_every_spelling(peer: str, accepted: bool) -> None:
-    """IPv6, IPv4-mapped, networks and zones; what is no address is nobody."""
+    """IPv6, IPv4-mapped, networks and zones; what is not an address is nobody."""
     assert accepted == decide(peer=peer)[0]
 
 
@@ -95,7 +95,7 @@ def test_an_address_is_known_in_every_spelling(peer: str, accepted: bool) -> Non
     ],
 )
 def test_the_walk_starts_at_the_peer(value: str, accepted: bool) -> None:
-    """The first hop that is no trusted proxy is the sender; garbage on the way ends it."""
+    """The first hop that is not a trusted proxy is the sender; garbage on the way ends it."""
     assert accepted == decide(("X-Forwarded-For", value))[0]
 
 

@@ -110,7 +110,7 @@ FLAWS = {
     "UPDATE progress SET count = count + 1 WHERE state = 'unknown'": "batch payroll counts 2 unknown of",
     "UPDATE progress SET total = '1' WHERE state = 'unknown'": "sums that are not those of the orders",
     "DELETE FROM outbox WHERE state = 'rejected'": "sums that are not those of the orders",
-    "DELETE FROM chunk WHERE run = 1": "orders in no chunk, which nobody would ever send",
+    "DELETE FROM chunk WHERE run = 1": "orders outside of any chunk, which would never be sent",
     "UPDATE chunk SET state = 'done' WHERE run = 1": "orders to be sent in a chunk that is done",
     "UPDATE chunk SET token = token + 1 WHERE run = 2": "under way by a permit that is worth nothing",
     "UPDATE outbox SET attempt = 0 WHERE state = 'rejected'": "rejected and were never permitted",

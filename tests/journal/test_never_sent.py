@@ -166,7 +166,7 @@ async def test_a_row_that_was_called_false_stops_the_order_no_more(journal: Jour
 
 
 async def test_two_clean_sweeps_park_an_order_again_that_was_written_off(journal: Journal) -> None:
-    """Not found is no evidence that a person could have called false."""
+    """Not found is not evidence that a person could have called false."""
     chunk = await claimed(journal, 1)
     for _ in range(2):
         permit = await permitted(journal, chunk)

@@ -116,7 +116,7 @@ def test_a_refusal_of_an_order_that_was_written_off_proves_nothing() -> None:
 
 
 def test_absence_parks_and_nothing_more() -> None:
-    """Not in the list is no proof."""
+    """Not in the list is not proof."""
     moved = {
         state: verdict.state for state in State if not (verdict := next_state(state, Signal.SWEPT_CLEAN_TWICE)).ignored
     }

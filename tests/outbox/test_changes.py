@@ -521,8 +521,8 @@ def _at_no_time(dispatcher: ChangeHandlers) -> None:
 @pytest.mark.parametrize(
     ("registers", "kind", "words"),
     [
-        (_of_no_state, TypeError, "'SUCCEEDED' is no State"),
-        (_without_parentheses, TypeError, "is no State: write @outbox.on"),
+        (_of_no_state, TypeError, "'SUCCEEDED' is not a State"),
+        (_without_parentheses, TypeError, "is not a State: write @outbox.on"),
         (_of_nothing, TypeError, r"takes \(\).*: it would be called with one value"),
         (_of_a_connection, TypeError, "it would be called with one value"),
         (_at_no_time, TypeError, "when: expected a function"),

@@ -405,7 +405,7 @@ async def test_two_journals_of_one_machine(tmp_path: Path) -> None:
 
 
 async def test_a_name_of_its_own_for_a_desk(tmp_path: Path) -> None:
-    """The name of an outbox is no part of an order: put into one, it is known in all of the journal."""
+    """The name of an outbox is not a part of an order: put into one, it is known in all of the journal."""
     async with desk(tmp_path) as here:
         await here.outbox.pay(payout(0), timeout=A_MINUTE)
         async with Outbox(here.payments, here.journal, "other") as other:

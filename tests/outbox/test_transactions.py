@@ -145,7 +145,7 @@ async def test_one_of_many_orders_is_another_one(till: Bank, service: Sandbox) -
 
 @pytest.mark.parametrize("fault", [None, Fault.LOST_AFTER])
 async def test_an_order_that_the_session_has_sent_by_itself(till: Bank, service: Sandbox, fault: Fault | None) -> None:
-    """It is no part of a transaction: another process would take it from the tray, and send it once more."""
+    """It is not a part of a transaction: another process would take it from the tray, and send it once more."""
     async with desk(till, service, sends=False) as here:
         if fault is not None:
             service.script(fault, on="money")

@@ -83,7 +83,7 @@ async def test_pages_that_shift(opened: Open, opened_sandbox: OpenSandbox, newes
 
 
 async def test_rows_that_went_missing(opened: Open, wire: Wire) -> None:
-    """A service that counts more than it shows: the listing ends, and says that absence is no proof."""
+    """A service that counts more than it shows: the listing ends, and says that absence is not proof."""
     rows = [{"transactionId": f"t-{number}", "requestId": f"r-{number}"} for number in range(4)]
 
     async def answer(request: Request) -> bytes | None:

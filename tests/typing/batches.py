@@ -41,7 +41,7 @@ async def run(payments: PaymentsSession, path: Path, orders: Iterable[PayoutOrde
         assert_type(progress.counts[State.ACCEPTED], int)
         for state in progress.counts:
             assert_type(state, State)
-        progress.counts["accepted"]  # E: a text is no state
+        progress.counts["accepted"]  # E: a text is not a state
         await run_batch(payments, journal, "payroll", orders, settings=RunSettings(concurrency=5))
         await run_batch(payments, journal, "payroll", orders, 5)  # E: by keyword
         await run_batch(payments, "payroll", orders)  # E: no journal

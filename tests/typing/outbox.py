@@ -30,7 +30,7 @@ def registered(payments: PaymentsSession, journal: Journal) -> Outbox:
     async def named(request_id: str) -> None:
         """Refused."""
 
-    @outbox.on("successful")  # E: a state is no text
+    @outbox.on("successful")  # E: a state is not text
     async def spelt(entry: Entry) -> None:
         """Refused."""
 

@@ -33,7 +33,7 @@ async def odd(event: TransactionUnrecognised) -> None:
     """Only some of a kind."""
 
 
-@receiver.on(TransactionSucceeded)  # E: an int is no event
+@receiver.on(TransactionSucceeded)  # E: an int is not an event
 async def number(event: int) -> None:
     """Refused."""
 
@@ -74,7 +74,7 @@ async def registered(session: PaymentsSession, books: Books) -> None:
     receiver.on(TransactionSucceeded)(books)
     receiver.on(TransactionFailed)(books)  # E: it hears successes
     receiver.on(TransactionSucceeded, when=is_failure)  # E: no success is a failure
-    receiver.on(int)  # E: an int is no event
+    receiver.on(int)  # E: an int is not an event
     assert_type(await ended(event=TransactionEvent(transaction_id="t", status_code=0)), str)
     assert_type(await receiver.wait_for("r-1", timeout=1.0), TransactionEvent)
     assert_type(await receiver.replay(), int)
@@ -83,7 +83,7 @@ async def registered(session: PaymentsSession, books: Books) -> None:
     await receiver.take("{}", "", {}, "127.0.0.1")  # E: a body is bytes
     Receiver(confirm=session)
     Receiver(confirm=books)  # E: nowhere to read a record
-    Receiver(policy=5)  # E: a policy is no number
+    Receiver(policy=5)  # E: a policy is not a number
 
 
 def hidden() -> list[object]:

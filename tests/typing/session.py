@@ -40,7 +40,7 @@ async def opened(credentials: Credentials) -> None:
         assert_type(payments.collections, Collections)
     PaymentsSession("https://host", credentials, Dialect())  # E: by keyword
     PaymentsSession("https://host")  # E: no credentials
-    PaymentsSession("https://host", credentials, retry=3)  # E: a policy is no number
+    PaymentsSession("https://host", credentials, retry=3)  # E: a policy is not a number
 
 
 async def sent(payments: PaymentsSession, order: PayoutOrder, collection: CollectionOrder) -> None:
@@ -50,7 +50,7 @@ async def sent(payments: PaymentsSession, order: PayoutOrder, collection: Collec
     await payments.payouts.send(collection)  # E: a collection is no payout
     await payments.collections.request(order)  # E: a payout is no collection
     await payments.payouts.send(order, True)  # E: by keyword
-    await payments.payouts.send(order, retry=1)  # E: a policy is no number
+    await payments.payouts.send(order, retry=1)  # E: a policy is not a number
 
 
 async def sent_many(payments: PaymentsSession, orders: AsyncIterator[PayoutOrder], collection: CollectionOrder) -> None:

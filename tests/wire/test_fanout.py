@@ -329,7 +329,7 @@ async def test_no_task_is_left() -> None:
 
 
 class Interrupted(BaseException):
-    """What is no Exception, as KeyboardInterrupt is none."""
+    """What is not an Exception, as KeyboardInterrupt is none."""
 
 
 async def test_a_call_that_is_interrupted() -> None:

@@ -220,7 +220,7 @@ async def test_a_row_that_is_found_in_an_incomplete_list(payments: PaymentsSessi
 async def test_a_row_that_is_not_found_in_an_incomplete_list(payments: PaymentsSession, wire: Wire) -> None:
     """Absence proves nothing, and the warning says so."""
     wire.answer = Shelf("abc", totalCount=4).answer
-    with pytest.warns(IncompleteListing, match="absence from this listing is no proof"):
+    with pytest.warns(IncompleteListing, match="absence from this listing is not proof"):
         assert await payments.transactions.find("r-x") is None
 
 

@@ -113,9 +113,7 @@ def _tell_of_stranger(screen: Screen, traces: Sequence[Happening], request_id: s
         )
         steps.append(NextStep(words=words))
     if "laid" in kinds:
-        steps.append(
-            NextStep(words="Whoever works the outbox takes it out of the tray; `outbox status` tells what hinders.")
-        )
+        steps.append(NextStep(words="A worker of the outbox ingests it; `outbox status` tells what hinders."))
     again = _FORGOTTEN if "forgotten" in kinds else State.PLANNED.meaning.again if kinds == {"laid"} else _NOT_OURS
     screen.say()
     _tell_next(screen, steps, again)

@@ -40,7 +40,7 @@ _REPEATED = {
     "details": "row {first} has this id with the same amount and other details; delete the wrong one, "
     "or give this one an id of its own",
 }
-_IN_OTHER_LETTERS = "; small and capital letters are no difference, for the service may not tell them apart"
+_IN_OTHER_LETTERS = "; small and capital letters make no difference, for the service may not tell them apart"
 _CUT_OFF = "the file ends within this row and may be cut off; export it again, with a line break after the last row"
 _NO_HEADER = (
     "no header, or none that is known; put one such as request_id,kind,amount,name,... above the rows, or say which "
@@ -253,13 +253,13 @@ async def read_batch(
         sheet: Of a workbook; the first one by default.
         progress: Called now and then, in the thread, with the number of rows that were read.
 
-    Titles above the header are no rows, and neither is a row of a total: it has to agree with the sum of all amounts
+    Titles above the header and rows of totals are skipped: it has to agree with the sum of all amounts
     above it, or of those since the total before.
 
     Raises:
         OSError: When the file cannot be read.
         ImportError: When an extra is not installed: ``cli`` for telephone numbers, ``xlsx`` for workbooks.
-        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be read: damaged,
+        ValueError: For a wrong argument, a path that is not a regular file, or a workbook that cannot be read: damaged,
             protected, too large, or a trap.
         BatchChanged: When the file is written to while it is checked.
     """
@@ -571,7 +571,7 @@ class _Walk:
         if self.layout.note:
             yield self.layout.note
         for number, title in table.titles:
-            yield f"row {number} stands above the header and is no payment: {_listed([title])}"
+            yield f"row {number} stands above the header and is not a payment: {_listed([title])}"
         if agreed := self._sums.agreed:
             rows = f"row {agreed[0]} is a total, and agrees"
             if len(agreed) > 1:

@@ -73,13 +73,15 @@ SPOILED: frozenset[type] = frozenset({PercentCell, UnsavedCell})
 
 
 def read_identifier(text: str) -> str:
-    """A request id, a product or a bank code: any text of one line that is no formula and was not rounded."""
+    """A request id, a product or a bank code: any text of one line that is not a formula and was not rounded."""
     if type(text) is str and _PLAIN.fullmatch(text):
         return text
     if isinstance(text, DateCell):
         raise Unusable(f"{RUINED}, which made a date of it; {AS_TEXT}")
     if isinstance(text, NumberCell) and not text.isdecimal():
-        raise Unusable(f"a number with a fraction or more digits than a spreadsheet keeps is no identifier; {AS_TEXT}")
+        raise Unusable(
+            f"a number with a fraction or more digits than a spreadsheet keeps is not an identifier; {AS_TEXT}"
+        )
     if _SCIENTIFIC.fullmatch(text):
         raise Unusable(f"{RUINED}, which rounded it; {AS_TEXT}")
     if begins_formula(text):
@@ -261,7 +263,7 @@ class PhoneReader:
         """The number in the form ``+256772000017``.
 
         Raises:
-            Unusable: When it was ruined by a spreadsheet, or is no number that is in use.
+            Unusable: When it was ruined by a spreadsheet, or is not a number that is in use.
         """
         if plain := self._plain.fullmatch(text):
             return f"{self._code}{plain[1]}"

@@ -51,7 +51,7 @@ def read_kind(text: str) -> str:
 
 
 # What a derived request id is made of, with the batch id and the columns that say where the money goes, in this very
-# sequence. How the beneficiary is called or reached is left out, so that a corrected spelling is no second payment.
+# sequence. How the beneficiary is called or reached is left out, so that a corrected spelling is not a second payment.
 DERIVED_FROM = ("kind", "amount", "currency", "product_id", "product_item_id", "message", "metadata")
 _NEEDED_BY_ALL = ("request_id", "kind", "amount", "name", "product_item_id")
 # The columns whose cells are read alone; the amount, the kind and telephone numbers are not among them.

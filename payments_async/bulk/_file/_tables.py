@@ -102,7 +102,7 @@ def fingerprint(path: Path, *, go_on: Callable[[], None] = lambda: None) -> Fing
         go_on: Called between two blocks; it may raise to stop the reading.
 
     Raises:
-        ValueError: When the path is no regular file, such as a pipe, which cannot be read twice.
+        ValueError: When the path is not a regular file, such as a pipe, which cannot be read twice.
     """
     _check_regular(path.stat())  # before it is opened: a pipe that nobody writes to would be waited for
     with path.open("rb") as file:
@@ -241,8 +241,8 @@ class FileRow(NamedTuple):
         short: Whether it has fewer cells than the header.
         torn: Other readings, where the amount may be torn at a comma.
         is_witness: Whether an amount that is surely whole stands beside a number of three digits.
-        total: For a row that is no payment but the sum of those above, what stands there for the amount.
-        signed: For a row that is no payment but the place where somebody signs, what stands there.
+        total: For a row that is not a payment but the sum of those above, what stands there for the amount.
+        signed: For a row that is not a payment but the place where somebody signs, what stands there.
     """
 
     number: int
@@ -306,7 +306,7 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
     """Open the file as it was when its layout was found out.
 
     Args:
-        looks: See to it that a workbook is no trap, and find out what is hidden in it. Once is enough.
+        looks: See to it that a workbook is not a trap, and find out what is hidden in it. Once is enough.
 
     Raises:
         BatchChanged: Here or while rows are read, when the file is another one now.
@@ -362,7 +362,7 @@ def find_layout(
         go_on: Called now and then; it may raise to stop the reading.
 
     Raises:
-        ValueError: For a wrong argument, or a path that is no regular file.
+        ValueError: For a wrong argument, or a path that is not a regular file.
     """
     content = fingerprint(path, go_on=go_on)
     guess, guessed = _text_encoding(content)
@@ -393,7 +393,7 @@ def _format_of(head: bytes, encoding: str) -> Format:
 
 
 def find_delimiter(head: bytes, encoding: str, naming: Naming | None = None) -> str:
-    """The delimiter that lets the header name the most columns; any sign will do that is no letter, digit or quote.
+    """The delimiter that lets the header name the most columns; any sign will do that is not a letter, digit or quote.
 
     Where no sign does, the usual one of which there are the most.
     """

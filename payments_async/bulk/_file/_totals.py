@@ -6,7 +6,7 @@ from decimal import Context, Decimal
 
 from payments_async.bulk._file._cells import SPOILED, Unusable, read_money
 
-TOTAL = "total"  # the column of a problem with one, which is no row's: leaving rows out does not do away with it
+TOTAL = "total"  # the column of a problem with one, which is not a row's: leaving rows out does not do away with it
 EXACT = Context(prec=100)  # the usual 28 digits could round a great sum
 
 

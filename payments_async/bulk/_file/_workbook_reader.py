@@ -89,7 +89,7 @@ def main() -> None:
             last = {"error": _TOO_LARGE}
         except ImportError as error:
             last = {"error": f"the Python that reads workbooks cannot import a library ({error}); {_CSV}"}
-        except BaseException:  # noqa: BLE001 - the reader panics with one that is no Exception
+        except BaseException:  # noqa: BLE001 - the reader panics with one that is not an Exception
             last = {"error": _DAMAGED}
         with suppress(BrokenPipeError):
             out.write(json.dumps(last).encode() + b"\n")

@@ -370,7 +370,7 @@ class PriorOrders:
         if entry.request_id != order.request_id:
             remedy = (
                 f"the journal holds {entry.request_id} in batch {entry.batch_id}, {entry.state}, and small and capital "
-                "letters are no difference, for the service may not tell them apart; leave the order out, or give it "
+                "letters make no difference, for the service may not tell them apart; leave the order out, or give it "
                 "another id"
             )
             return OrderIssue("request_id", order.request_id, remedy)

@@ -164,7 +164,7 @@ class Comparison:
     Attributes:
         other: What it was compared with.
         count, total: The orders of the other one, and the exact sum of their amounts.
-        same: Payees of whom there is nothing to tell.
+        same: Payees without a difference.
         counts: How many payees by kind of change.
         shown: The first 200 of each kind, the odd kinds first: of amounts the greatest ratio, of others the greatest
             sum.

@@ -31,7 +31,7 @@ def place_of(path: Path, *, marker: bytes, overwrite: bool, journal: Path | None
         journal: The file the report is made from, if it is one.
 
     Raises:
-        ValueError: It is the journal, one of the files beside it, or anything else that is no report.
+        ValueError: It is the journal, one of the files beside it, or anything else that is not a report.
         FileExistsError: A report is there, and ``overwrite`` is not set.
     """
     place = path.resolve()
@@ -44,9 +44,9 @@ def place_of(path: Path, *, marker: bytes, overwrite: bool, journal: Path | None
     except FileNotFoundError:
         return place
     if not stat.S_ISREG(about.st_mode):
-        raise ValueError(f"{path} is there, and is no regular file; name another file")
+        raise ValueError(f"{path} is there, and is not a regular file; name another file")
     if about.st_size and not _begins_with(place, marker):
-        raise ValueError(f"{path} is there, and is no report: it is never replaced; name another file")
+        raise ValueError(f"{path} is there, and is not a report: it is never replaced; name another file")
     if not overwrite:
         raise FileExistsError(f"{path} is there already; name another file, or overwrite it")
     return place

@@ -111,8 +111,7 @@ async def report(
         csv, html: Where to write. CSV is UTF-8 with a byte order mark, so that spreadsheets read it right; a cell that
             could be a formula has an apostrophe in front.
         personal: Names and numbers in full, not masked.
-        overwrite: Replace reports that are there. A file that is no report is never replaced, least of all the journal
-            or a batch file.
+        overwrite: Replace reports that are there. Other files are never replaced, such as the journal or a batch file.
         html_rows: Most rows in each of the page's tables, so that a browser opens the page of a batch of any length
             (some 5 MB by default). The orders that need a person, those that were not paid, and what persons decided
             have tables of their own, above that of all orders; the totals are of all orders, and the CSV table has

@@ -89,7 +89,7 @@ async def retry_file(
         if order is not None:
             orders.append((entry, order))
         else:
-            left_out.append((entry.request_id, why or "it is no payout that a batch file can hold"))
+            left_out.append((entry.request_id, why or "it is not a payout that a batch file can hold"))
     rows = [(entry, order, _cells(order)) for entry, order in orders]
     good = [row for row in rows if _is_read_as(row[2], row[1])]
     unwritable = "a row of a batch file cannot hold it exactly: enter it by hand, with care"

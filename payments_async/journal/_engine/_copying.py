@@ -64,13 +64,13 @@ async def copy_journal(
     looked for.
 
     Args:
-        source: Not open, and nobody has anything in hand; what the dead had is taken from them, and is unknown.
+        source: Not open, and no process has work in hand; what the dead had is taken from them, and is unknown.
         destination: Not open: a file that is not there, or a namespace without tables or with empty ones.
         progress: Called with how many rows were written, now and then, in another thread.
         crash_at: Called with the name of every point between two steps, for tests that kill there.
 
     Raises:
-        StillWorked: Somebody works with it. Nothing was done.
+        StillWorked: A program works with it. Nothing was done.
         PlaceTaken: There is something in the other place. Nothing was done.
         JournalCorrupt: It does not agree with itself. Nothing was done; `examine` tells more.
         JournalMoved: It has gone to yet another place before.

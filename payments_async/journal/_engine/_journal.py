@@ -120,7 +120,7 @@ from payments_async.journal._versions import Migration
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
-_NO_DATABASE = "connection: the journal is no part of its database; use a PostgresJournal"
+_NO_DATABASE = "connection: the journal is not a part of its database; use a PostgresJournal"
 _NOT_GRANTED = "whether it was permitted was not known, and it was not sent"
 _GIVE_BACK_AGAIN = 0.1  # seconds until it is tried again to give back what nobody has heard of
 _MOST_FINALS = 100  # events of one order that are looked through
@@ -668,7 +668,7 @@ class Journal:
             JournalRefused: It lies in the tray, and could not be taken.
             RunUnknown: ``open_outbox`` comes first.
             NotAJournal: The connection leads to a database without this journal.
-            TypeError, ValueError: It is no such connection, or in no transaction.
+            TypeError, ValueError: It is not such a connection, or in no transaction.
         """
         raise ValueError(_NO_DATABASE)
 
@@ -986,7 +986,7 @@ class Journal:
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person has seen the conflict of an order: it is kept in the history and counted no more.
 
-        The same evidence again is no new conflict; any other is.
+        The same evidence again is not a new conflict; any other is.
 
         Args:
             seen: ``Entry.updated_at`` of the order as that person saw it: a conflict that came since then stands.
@@ -1435,7 +1435,7 @@ class Journal:
     ) -> Sequence[Receipt | Exception]:
         """Do what ``receive`` does for many, and ``finish`` as ``handled``, in one commit.
 
-        Stores whatever can be stored even if nobody waits for it any more. An arrival that cannot be stored does not
+        Stores all that can be stored, also if the caller has stopped waiting. An arrival that cannot be stored does not
         stop the others: its place is taken by the reason.
 
         Args:
@@ -1512,7 +1512,7 @@ class Journal:
         return self._stream(_events.unmatched_after(self._database))
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
-        """Events that are no evidence, oldest first: not confirmed yet, only reported, or disputed."""
+        """Events that are not evidence, oldest first: not confirmed yet, only reported, or disputed."""
         return self._stream(_events.dubious_after(self._database))
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
@@ -1577,7 +1577,7 @@ class Journal:
         """Seal the journal, once what the dead had in hand was taken from them: nothing is written to it any more.
 
         Raises:
-            StillWorked: Somebody has something in hand.
+            StillWorked: A process has work in hand.
         """
         await self._database.wait_for_liveness()
         await self.expire_chunks()

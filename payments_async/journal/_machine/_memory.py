@@ -777,7 +777,7 @@ class MachineState:
 
 def _say_so(folder: str | Path | StateFolder, error: Exception) -> None:
     _log.warning(
-        "this machine keeps no memory of its journals outside of their own folders: %s",
+        "the state folder cannot be used; journals are remembered in their own folders only: %s",
         error,
         extra={"folder": str(folder), "why": str(error)},
     )

@@ -24,7 +24,7 @@ FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_PERM: (JournalReadOnly, "the journal may not be opened"),
     sqlite3.SQLITE_FULL: (JournalFull, "the disk is full"),
     sqlite3.SQLITE_CORRUPT: (JournalCorrupt, "the journal is damaged"),
-    sqlite3.SQLITE_NOTADB: (NotAJournal, "the file is no SQLite database, or is encrypted or damaged"),
+    sqlite3.SQLITE_NOTADB: (NotAJournal, "the file is not an SQLite database, or is encrypted or damaged"),
     sqlite3.SQLITE_CANTOPEN: (JournalUnavailable, "the journal cannot be opened"),
     sqlite3.SQLITE_IOERR: (JournalUnavailable, "the disk could not be read or written"),
 }

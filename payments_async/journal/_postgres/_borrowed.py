@@ -22,7 +22,7 @@ _NO_TRANSACTION = (
 )
 _NOT_THERE = frozenset({"3F000", "42883", "42P01"})  # no such namespace, function, table
 _FORBIDDEN = "42501"
-_BYTES = "digest"  # the one column of an answer that is no text
+_BYTES = "digest"  # the one column of an answer that is not text
 
 
 async def ask(

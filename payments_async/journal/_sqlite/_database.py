@@ -394,9 +394,7 @@ def _write_ahead_log(path: Path, connection: Connection) -> IntegrityCheck:
     log = path.with_name(f"{path.name}-wal")
     size = log.stat().st_size if log.exists() else 0
     if size > _LONG:
-        remedy = (
-            "somebody reads for very long, or a program stands still: find it, and the log is brought into the file"
-        )
+        remedy = "a program reads for very long, or stands still: find and end it, and the log is brought into the file"
         return IntegrityCheck(name="log", found=f"{size:,} bytes beside the file", remedy=remedy)
     return IntegrityCheck(name="log", found=f"write-ahead, {size:,} bytes beside the file")
 

@@ -63,7 +63,7 @@ class SqliteJournal(Journal):
         if str(path) in ("", ":memory:"):
             raise ValueError("path: a journal in memory forgets what was sent; name a file")
         if "://" in str(path):  # not shown: a password may be in it
-            raise ValueError("path: an address is no file; give it to journal_at, or to PostgresJournal")
+            raise ValueError("path: an address is not a file; give it to journal_at, or to PostgresJournal")
         check_instance("testing", testing, Testing, "Testing(now=...)")
         check_number("busy_timeout", busy_timeout)
         self._path = Path(path)

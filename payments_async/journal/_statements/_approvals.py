@@ -85,12 +85,12 @@ def approve(commit: Commit, digest: str, by: Signature, note: str, remembered: S
     """Write an approval down, unless it is the maker's."""
     made = proposals(commit, digest)
     if all(one.withdrawn is not None for one in made):
-        raise NotApproved(f"nobody has proposed a plan with the digest {digest}")
+        raise NotApproved(f"no plan was proposed with the digest {digest}")
     now_rule = rule_in_force(rule(commit), remembered)
     for maker in (one.by for one in made):
         if is_one_person(by, maker, shared_logins=now_rule.shared_logins):
             raise NotApproved(
-                f"{by} cannot approve what {maker} has proposed: it takes somebody else, with a login of their own"
+                f"{by} cannot approve what {maker} has proposed: it takes another person, with a login of their own"
             )
     for before in approvals(commit, digest):
         if before.withdrawn is None and is_one_person(by, before.by, shared_logins=True):

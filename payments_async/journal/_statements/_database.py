@@ -76,7 +76,7 @@ class Connection(Protocol):
 class Unforeseen(BaseException):
     """A statement has no usual answer, or not this time: the commit is made statement by statement.
 
-    It is no ``Exception``: whoever catches the failure of one operation lets it pass.
+    It is not an ``Exception``: whoever catches the failure of one operation lets it pass.
     """
 
 

@@ -98,7 +98,7 @@ def dead_after(database: Database) -> PageReader[StoredEvent]:
 
 
 def dubious_after(database: Database) -> PageReader[StoredEvent]:
-    """A reader of pages of events that are no evidence, oldest first."""
+    """A reader of pages of events that are not evidence, oldest first."""
     return partial(_page, database=database, chosen=_where("(doubt IS NOT NULL OR state = 'disputed')"))
 
 
@@ -214,7 +214,7 @@ def _read(connection: Connection | Commit, database: Database, number: int) -> S
     except database.Error as error_:
         if not database.is_no_text(error_):
             raise
-        raise JournalCorrupt(f"event {number} is no text ({error_})") from error_
+        raise JournalCorrupt(f"event {number} is not text ({error_})") from error_
     return StoredEvent(
         event_id=event_id,
         event=read_event(*stored),

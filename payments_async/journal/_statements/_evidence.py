@@ -115,7 +115,7 @@ def _apply_late(
         if is_new:
             words = weighed.conflict or f"it is {weighed.state} now"
             facts = {"request_id": row.request_id, "why": words}
-            _log.warning("an archived order was told of: %s: %s", row.request_id, words, extra=facts)
+            _log.warning("a notification is about an archived order: %s: %s", row.request_id, words, extra=facts)
     if weighed.state is not row.state:
         change(commit, row, weighed.state)
     return TransitionResult(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
@@ -294,7 +294,7 @@ def _is_decided(commit: Commit, row: Row, evidence: Evidence) -> bool:
 def apply_evidence(commit: Commit, evidence: Evidence) -> TransitionResult | None:
     """Weigh what somebody found out."""
     if evidence.signal not in EVIDENCE:
-        raise ValueError(f"signal: {evidence.signal} is no evidence")
+        raise ValueError(f"signal: {evidence.signal} is not evidence")
     row = find(commit, evidence.request_id, evidence.transaction_id)
     return None if row is None else apply(commit, row, evidence)
 

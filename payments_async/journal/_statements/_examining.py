@@ -24,7 +24,7 @@ _MOST = 1000  # of one flaw that are counted where a statement finds them
 _RESTORE = (
     "send nothing from it: put back the last copy that agrees with itself, and reconcile; keep this one to look at"
 )
-_REPORT = "send nothing of these until somebody has looked at them; please report it: no version should write this"
+_REPORT = "send nothing of these until a person has looked at them; please report it: no version should write this"
 _ORDERS = "SELECT id, request_id, state, token, attempt, amount, body, body_sha256, held_at, archive FROM outbox"
 _NO_ORDER = """SELECT t.id FROM {table} t LEFT JOIN outbox o ON o.id = t.order_id
     WHERE t.order_id IS NOT NULL AND o.id IS NULL
@@ -211,11 +211,11 @@ class _Chunks:
         """Whether somebody sends an order that is to be sent, by a permit that is worth something."""
         if (chunk := self._chunks.get((run_of(order_id), chunk_of(order_id)))) is None:
             if run_of(order_id) in self._loaded:
-                self._found.note("orders in no chunk, which nobody would ever send", request_id, _RESTORE)
+                self._found.note("orders outside of any chunk, which would never be sent", request_id, _RESTORE)
         elif state == State.SENDING and chunk != ("open", token):
             self._found.note("orders under way by a permit that is worth nothing any more", request_id)
         elif state == State.PLANNED and chunk[0] == "done" and not is_held_back:
-            self._found.note("orders to be sent in a chunk that is done, which nobody would ever send", request_id)
+            self._found.note("orders to be sent in a chunk that is done, which would never be sent", request_id)
 
 
 class _Sums:

@@ -52,7 +52,7 @@ _HANDLED = {
 }
 _DOUBTED = {
     "unconfirmed": "notified, not confirmed: it moves nothing before the service's own record bears it out",
-    "reported": "from somebody who is not known to be a sender: nothing believes it",
+    "reported": "from an unknown sender: it settles nothing",
 }
 _NEWS = {signal.value: signal for signal in Signal}
 _DECISIONS = {signal.value: signal for signal in (Signal.WRITTEN_OFF, Signal.CANCELLED)}  # that move an order

@@ -151,7 +151,7 @@ async def _agree_to_less(screen: Screen, journal: Journal, rule: ApprovalRule) -
         words = f"{counted(rule.needed, 'approval')} needed"
         question = f"From now on {words}{', by names alone' if rule.shared_logins else ''}?"
     else:
-        question = "From now on whoever makes a batch can send it alone?"
+        question = "From now on the maker of a batch can send it alone?"
     screen.confirm(question, yes=False)
 
 
@@ -257,7 +257,7 @@ async def _show_file(
     if made.digest != proposal.digest:
         raise BadInput(
             f"--file: {file} does not hold the payments that were proposed: their digest is {made.digest}; nothing was "
-            "approved. Read the file with the same options, or ask whoever proposed them"
+            "approved. Read the file with the same options, or ask the person who proposed them"
         )
     await show_orders(screen, payments, made)
 

@@ -264,7 +264,7 @@ def _chosen(request_ids: list[str] | None, file: Path | None) -> list[str]:
         try:
             lines = file.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text file in UTF-8"
+            why = error.strerror if isinstance(error, OSError) else "it is not a text file in UTF-8"
             raise BadInput(f"--file: {file} cannot be read: {clean(why or str(error))}") from error
         chosen += [line.strip() for line in lines if line.strip()]
     if not chosen:

@@ -45,7 +45,7 @@ async def bulk_plan(
     everything: Annotated[bool, typer.Option("--all", help="Show all that was found, not the first of each.")] = False,
     file_format: FileFormat = FileFormat(),
     maker: Annotated[
-        str | None, typer.Option(help="Your name: propose it, so that somebody else may approve it.")
+        str | None, typer.Option(help="Your name: propose it, so that another person may approve it.")
     ] = None,
     approval_sheet: Annotated[
         Path | None, typer.Option(help="Write the page on which it is approved: totals, the largest, the digest.")
@@ -137,7 +137,7 @@ async def _proposed(screen: Screen, made: Plan, place: JournalPlace | None, kept
     if place is None:
         raise BadInput("--maker: what is proposed is kept in the journal; name it (--journal), or set PAYMENTS_JOURNAL")
     if not made.is_clean:
-        screen.trouble("it was not proposed: nobody can approve it as it is")
+        screen.trouble("it was not proposed, so it cannot be approved as it is")
         return False
     if not await may_be_made(screen, place, is_wanted=is_wanted):
         screen.trouble("it was not proposed")

@@ -42,7 +42,7 @@ async def bulk_watch(
         except OSError as error:
             raise BadInput(f"--port: 127.0.0.1:{port} cannot be served on ({error.strerror}); name another") from error
         try:
-            screen.say(f"The page, for this machine and whoever has this address, until Ctrl-C:\n\n  {address}\n")
+            screen.say(f"The page, for this machine and all who have this address, until Ctrl-C:\n\n  {address}\n")
             screen.document({"address": address, "decides": decide, "pid": os.getpid()})
             await until_stopped()
         finally:

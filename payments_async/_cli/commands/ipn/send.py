@@ -77,7 +77,7 @@ async def ipn_send(
         screen.say(quoted(f"{one['status']}  {one['body']}"))
     if any(300 <= answer.status < 400 for answer in answers):
         screen.trouble(
-            "a redirect is no answer to a notification: the service counts only a 200",
+            "a redirect is not an answer to a notification: the service counts only a 200",
             "let the receiver answer at this very path; a mount in Starlette or FastAPI needs a route beside it",
         )
     screen.document({"transaction_id": named, "answers": told})

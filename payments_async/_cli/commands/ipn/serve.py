@@ -35,7 +35,7 @@ _QUIET = 10.0  # seconds between two words about how often, where nobody new was
 _SHOWN = 10
 # What a refusal says, and what to do where it was a mistake; {} is the address.
 _REMEDIES: Mapping[str, str] = {
-    "names nobody before it": "let that proxy send X-Forwarded-For with the address of whom it serves",
+    "names no address before it": "let that proxy send X-Forwarded-For with the address of whom it serves",
     "itself a trusted proxy": "let the proxies send X-Forwarded-For with the address of whom they serve",
     "not among the known senders": "if the service sends from there, add --sender {}; a proxy of yours: "
     "--trusted-proxy {}",
@@ -68,7 +68,7 @@ async def ipn_serve(
         typer.Option(help="Address or network that may ask for the health; repeat it. By default this machine."),
     ] = None,
     shadow: Annotated[
-        bool, typer.Option("--shadow", help="Refuse nobody; what unknown senders say is only shown.")
+        bool, typer.Option("--shadow", help="Refuse no sender; what unknown senders say is only shown.")
     ] = False,
     journal: JournalFile = None,
     owner: Annotated[

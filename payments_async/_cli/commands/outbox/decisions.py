@@ -17,7 +17,7 @@ Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 async def outbox_pause(
     screen: Screen,
     who: Who,
-    why: Annotated[str, typer.Option(help="The reason, for whoever finds it paused.")],
+    why: Annotated[str, typer.Option(help="The reason, for the people who find it paused.")],
     journal: JournalFile = None,
     name: AnyOutbox = None,
 ) -> Exit:
@@ -131,7 +131,7 @@ async def outbox_forget(
     screen: Screen,
     state: Annotated[State, typer.Argument(help="Which state, as `outbox status` shows it.")],
     who: Who,
-    why: Annotated[str, typer.Option(help="Why nobody has to hear of it; kept.")],
+    why: Annotated[str, typer.Option(help="Why no handler needs to run; kept.")],
     journal: JournalFile = None,
     name: AnyOutbox = None,
 ) -> Exit:

@@ -131,7 +131,7 @@ async def put_file(
             raise Declined("nothing was put")
         question = (
             f"Put {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}, into the outbox "
-            f"{clean(name)}? Whoever works it sends them."
+            f"{clean(name)}? Its worker sends them."
         )
         if made.recorded < made.count and not what.yes:
             await agree(screen, payments, made, question, otherwise="nothing was put")
@@ -148,7 +148,7 @@ async def put_file(
             screen.trouble(f"stopped: {error}", "nothing of it is sent before all of it was put: put it again")
             return screen.ended(Exit.STOPPED, {"batch_id": batch_id, "stopped": str(error)})
     added = f"{counted(loaded.added, 'payout')} put into" if loaded.added else "all of it was put before into"
-    screen.say(f"\n{added} the outbox {quoted(name)}, as batch {quoted(batch_id)}; it is sent by whoever works it:")
+    screen.say(f"\n{added} the outbox {quoted(name)}, as batch {quoted(batch_id)}; its worker sends it:")
     screen.command(command_line(works, journal=journal, name=name))
     if paused is not None:
         screen.say(f"[yellow]The outbox is paused[/] by {quoted(paused.who)}: {quoted(paused.why)}")
