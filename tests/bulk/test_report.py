@@ -325,7 +325,7 @@ async def test_a_link_to_a_report_stays_a_link(journal: SqliteJournal, tmp_path:
     (tmp_path / "link.csv").symlink_to(tmp_path / "r.csv")
     await report(journal, "november", csv=tmp_path / "link.csv", overwrite=True)
     assert (tmp_path / "link.csv").is_symlink()
-    with pytest.raises(ValueError, match="no regular file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         await report(journal, "november", csv="/dev/null", overwrite=True)
 
 

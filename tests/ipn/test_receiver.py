@@ -618,7 +618,7 @@ async def test_explain_takes_what_one_has() -> None:
     assert [
         "refused: the peer 127.0.0.1 is not",
         "accepted: the peer 10.1.2.3 is a",
-        "refused: the peer unix: is no",
+        "refused: the peer unix: is not",
     ] == [
         " ".join(text.split()[:7]).removesuffix(" known") if text.startswith("accepted") else " ".join(text.split()[:6])
         for text in said

@@ -748,7 +748,7 @@ async def test_the_same_evidence_again_takes_no_room(journal: Journal) -> None:
 )
 async def test_not_all_news_is_evidence(journal: Journal, signal: Signal) -> None:
     """Nobody brings a permit or a write-off through this door."""
-    with pytest.raises(ValueError, match="no evidence"):
+    with pytest.raises(ValueError, match="not evidence"):
         await journal.apply_evidence(found(signal))
 
 
