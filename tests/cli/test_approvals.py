@@ -92,7 +92,7 @@ async def test_a_file_that_was_changed_after_it_was_approved(run: Run, sandbox: 
     await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
     change(payroll, "4000", "4001")
     refused = await run(*RUN)
-    assert (2, 0, True) == (refused.status, len(sandbox.ledger), "nobody has proposed it" in refused.said)
+    assert (2, 0, True) == (refused.status, len(sandbox.ledger), "it was not proposed" in refused.said)
 
 
 async def test_an_outbox_asks_for_the_same(run: Run, sandbox: Sandbox) -> None:
@@ -128,7 +128,7 @@ async def test_an_approval_that_is_taken_back_too_late(run: Run) -> None:
 async def test_a_run_may_ask_for_an_approval_by_itself(run: Run, sandbox: Sandbox) -> None:
     """Without a rule in the journal."""
     refused = await run(*RUN, "--needs-approval", "1", "--new-journal")
-    assert (2, 0, True) == (refused.status, len(sandbox.ledger), "nobody has proposed it" in refused.said)
+    assert (2, 0, True) == (refused.status, len(sandbox.ledger), "it was not proposed" in refused.said)
 
 
 async def test_a_maker_who_says_in_the_environment_to_be_somebody_else(
@@ -146,9 +146,9 @@ async def test_a_maker_who_says_in_the_environment_to_be_somebody_else(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("approve", "f" * 64, "--who", "B. Head", "--yes"), "nobody has proposed"),
+        (("approve", "f" * 64, "--who", "B. Head", "--yes"), "no plan was proposed"),
         (("approve", "DIGEST", "--who", "a  clerk", "--yes"), "cannot approve what A. Clerk"),
-        (("approve", "SHORT", "--who", "B. Head", "--yes"), "nobody has proposed"),
+        (("approve", "SHORT", "--who", "B. Head", "--yes"), "no plan was proposed"),
         (("approve", "--who", "B. Head", "--yes"), "--yes: name the digest that you looked at"),
         (("approve", "november", "--who", "B. Head", "--yes"), "--yes: name the digest that you looked at"),
         (("approve", "DIGEST", "--who", " ", "--yes"), "--who: your name"),

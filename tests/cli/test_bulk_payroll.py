@@ -151,7 +151,7 @@ async def test_guesses_are_shown_and_never_sent_unseen(run: Run, sandbox: Sandbo
     assert "MTN mobile_money MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG 2 155,000" in shown.said
     unseen = await run("bulk", "run", *arguments, "--guess-items", "--yes", "--new-journal")
     assert (2, 0) == (unseen.status, len(sandbox.ledger))
-    assert "somebody has to look at the guesses" in unseen.said
+    assert "a person has to look at the guesses" in unseen.said
     sent = await sent_october(run)
     assert (0, 3) == (sent.status, len(sandbox.ledger))
 

@@ -131,9 +131,9 @@ async def test_a_service_that_refuses_the_credentials(run: Run, ear: Ear, addres
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("no-such-program --x", "nobody may have heard that it has ended"),
+        ("no-such-program --x", "the notice may be lost that it has ended"),
         (shlex.join([sys.executable, "-c", "raise SystemExit(7)"]), "ended with status 7"),
-        ("http://127.0.0.1:9/hear", "nobody may have heard"),
+        ("http://127.0.0.1:9/hear", "the notice may be lost"),
     ],
 )
 async def test_nobody_hears(run: Run, sandbox: Sandbox, target: str, words: str) -> None:

@@ -60,7 +60,7 @@ async def test_a_journal_asks_for_no_approval_by_itself(journal: Journal) -> Non
 async def test_a_batch_that_nobody_has_approved(journal: Journal) -> None:
     """It is not even begun, and the error names the digest, the maker and who is wanted."""
     await ruled(journal)
-    with pytest.raises(NotApproved, match=f"nobody has proposed it: {DIGEST}"):
+    with pytest.raises(NotApproved, match=f"it was not proposed: {DIGEST}"):
         await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
     await journal.propose(proposal())
     with pytest.raises(NotApproved, match=r"1 person other than A\. Clerk must approve it; nobody has so far"):
@@ -82,7 +82,7 @@ async def test_a_proposal_that_its_maker_takes_back(journal: Journal) -> None:
     assert gone.withdrawn is not None
     (kept,) = await journal.proposals(file_digest=OTHER)
     assert (made.path, made.options, "A. Clerk") == (kept.path, kept.options, kept.withdrawn and kept.withdrawn.who)
-    with pytest.raises(NotApproved, match="nobody has proposed"):
+    with pytest.raises(NotApproved, match="no plan was proposed"):
         await journal.approve(DIGEST, by=CHECKER, note="")
     await journal.propose(made)
     with pytest.raises(NotApproved, match="nobody has so far"):
@@ -112,7 +112,7 @@ async def test_orders_that_were_loaded_before_another_plan_was_approved(journal:
     with pytest.raises(LoadBusy):
         await journal.load(BATCH, orders(2), owner="b")
     goes_on.set()
-    with pytest.raises(NotApproved, match=f"nobody has proposed it: {OTHER}"):
+    with pytest.raises(NotApproved, match=f"it was not proposed: {OTHER}"):
         await loading
     with pytest.raises(RunUnknown):
         await journal.claim_chunk(BATCH, "worker")
@@ -137,7 +137,7 @@ async def test_the_maker_cannot_approve(journal: Journal) -> None:
     """Neither under another spelling of the name, nor under another name and the same login."""
     await journal.propose(proposal())
     for name in ("A. Clerk", "a clerk", "A.CLERK "):
-        with pytest.raises(NotApproved, match="it takes somebody else"):
+        with pytest.raises(NotApproved, match="it takes another person"):
             await journal.approve(DIGEST, by=Signature(who=name, login="x", machine="y"), note="")
     with pytest.raises(NotApproved, match="a login of their own"):
         await journal.approve(DIGEST, by=attrs.evolve(MAKER, who="B. Head"), note="")
@@ -316,7 +316,7 @@ async def test_a_rule_that_was_forgotten_is_set_again(home: Home) -> None:
         await ruled(journal, 2)
     async with from_before() as journal:
         await ruled(journal, 1)
-        with pytest.raises(NotApproved, match="nobody has proposed it"):
+        with pytest.raises(NotApproved, match="it was not proposed"):
             await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
         await ruled(journal, 0)
         assert not (await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)).ready

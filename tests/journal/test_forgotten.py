@@ -1089,7 +1089,7 @@ async def test_a_state_folder_that_cannot_be_written(
         assert journal.remembered_in is None
         assert await journal.claim_chunk(BATCH, "worker") is not None
     (said,) = caplog.messages
-    assert said.startswith("this machine keeps no memory of its journals outside of their own folders: ")
+    assert said.startswith("the state folder cannot be used; journals are remembered in their own folders only: ")
 
 
 async def test_a_state_folder_deleted_while_a_journal_is_open_lets_it_take_no_order(path: Path, state: Path) -> None:

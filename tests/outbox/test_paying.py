@@ -481,7 +481,7 @@ async def test_an_outbox_that_was_renamed(tmp_path: Path, caplog: pytest.LogCapt
         await here.outbox.pause("Ann", "lunch")
         await here.outbox.put(payout(0))
         async with Outbox(here.payments, here.journal, "withdrawals", worker=WorkerSettings(settles=False)):
-            assert "the journal holds outbox, where 1 orders wait" in caplog.text
+            assert "the journal has outbox outbox with 1 waiting orders" in caplog.text
 
 
 async def test_an_order_that_ends_and_leaves_for_an_archive_while_it_is_waited_for(tmp_path: Path) -> None:
