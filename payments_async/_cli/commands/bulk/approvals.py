@@ -208,7 +208,7 @@ async def _chosen(journal: Journal, which: str | None, *, withdraw: bool, yes: b
         several = "; ".join(f"{one.digest[:FEWEST]} of batch {clean(one.batch_id)}" for one in found)
         raise BadInput(f"several are proposed: name one by its digest: {several}")
     raise BadInput(
-        f"no plan was proposed with the digest {clean(name) or 'anything that was not begun'}; the maker of the batch does, with "
+        f"no plan was proposed{f' as {clean(name)}' if name else ', or it was begun'}; its maker proposes it with "
         "`payments-async bulk plan FILE ... --maker NAME`"
     )
 
