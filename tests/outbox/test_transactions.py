@@ -130,6 +130,28 @@ async def test_many_orders_of_one_transaction(shop: Bank, service: Sandbox) -> N
         assert ids(range(1101)) == sorted(here.executions())
 
 
+async def test_two_transactions_with_the_same_orders(till: Bank, service: Sandbox) -> None:
+    """One waits for the other, in whichever sequence each puts them: neither is ended as a deadlock."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'"
+
+    async def put_backwards() -> list[str]:
+        async with till.begin() as connection:
+            entries = await here.outbox.put_all(map(payout, (1, 0)), connection=connection)
+            return [entry.request_id for entry in entries]
+
+    async def waiting() -> list[int]:
+        return till.look(waits)
+
+    async with desk(till, service, sends=False) as here:
+        async with till.begin() as connection:
+            await here.outbox.put_all([payout(0)], connection=connection)
+            other = asyncio.create_task(put_backwards())
+            await until(waiting, [1])
+            await here.outbox.put_all(map(payout, (0, 1)), connection=connection)
+        assert ids(range(2))[::-1] == await other
+    assert [2] == till.look("SELECT count(*) FROM tray")
+
+
 async def test_one_of_many_orders_is_another_one(till: Bank, service: Sandbox) -> None:
     """Its transaction is undone, and none of them is there; a journal that is a file has no such transaction."""
     async with desk(till, service, sends=False) as here:

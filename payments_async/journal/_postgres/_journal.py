@@ -189,21 +189,33 @@ class PostgresJournal(Journal):
         bodies: Sequence[bytes] | None = None,
         traceparent: str | None = None,
     ) -> Sequence[Entry]:
-        laid: list[Entry] = []
+        laid: dict[int, Entry] = {}
         bodies = list(map(write_order, orders)) if bodies is None else bodies
+        keys = [plain_id(order.request_id) for order in orders]
+        # by their keys, whatever the sequence: so of two transactions with the same orders, one waits for the other
+        places = sorted(range(len(orders)), key=keys.__getitem__)
         for start in range(0, len(orders), _LAID_AT_ONCE):
-            some, written = orders[start : start + _LAID_AT_ONCE], list(bodies[start : start + _LAID_AT_ONCE])
+            among = places[start : start + _LAID_AT_ONCE]
+            some, written = [orders[place] for place in among], [bodies[place] for place in among]
             ids, amounts = [order.request_id for order in some], [amount_text(order.amount) for order in some]
             digests = list(map(body_digest, ids, amounts, written))
-            values = (self._postgres.journal_id, name, ids, list(map(plain_id, ids)), amounts, written, digests)
+            values = (
+                self._postgres.journal_id,
+                name,
+                ids,
+                list(map(keys.__getitem__, among)),
+                amounts,
+                written,
+                digests,
+            )
             answer = await self._ask(connection, _tray.LAY_ALL, (*values, not_before, priority, traceparent))
             if answer["verdict"] == "laid":
-                laid += [_tray.planned(name, order, answer["laid_at"]) for order in some]
+                laid |= zip(among, (_tray.planned(name, order, answer["laid_at"]) for order in some), strict=True)
                 continue
             when: dict[str, Any] = {"not_before": not_before, "priority": priority, "traceparent": traceparent}
-            for order, body in zip(some, written, strict=True):
-                laid.append(await self.lay(name, order, connection, body=body, **when))
-        return laid
+            for place, order, body in zip(among, some, written, strict=True):
+                laid[place] = await self.lay(name, order, connection, body=body, **when)
+        return [laid[place] for place in range(len(orders))]
 
     async def _held(self, order: Order) -> Entry:
         """An order that was taken before, or put otherwise: as it stands, or as it ended."""

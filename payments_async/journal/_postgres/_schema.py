@@ -393,23 +393,25 @@ CREATE FUNCTION {s}.lay_all(
     new_digests bytea[], due double precision, urgency bigint, new_traceparent text, home {s}.meta DEFAULT NULL,
     OUT verdict text, OUT laid_at double precision
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-DECLARE place name; laid bigint;
+DECLARE place name; laid bigint[];
 BEGIN
     SELECT n.nspname INTO place FROM pg_type y JOIN pg_namespace n ON n.oid = y.typnamespace
     WHERE y.oid = pg_typeof(home);
     PERFORM set_config('search_path', quote_ident(place) || ', pg_temp', true);
     laid_at := extract(epoch FROM clock_timestamp());
-    INSERT INTO tray (outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at, traceparent)
-    SELECT r.batch_id, g.id, g.key, g.amount, g.body, g.digest, due, urgency, laid_at, new_traceparent
-    FROM meta m, run r, unnest(new_ids, new_keys, new_amounts, new_bodies, new_digests)
-        AS g (id, key, amount, body, digest)
-    WHERE m.key = 'journal_id' AND m.value = wanted AND r.batch_id = wanted_outbox AND r.{is_outbox}
-    ON CONFLICT (request_key) DO NOTHING;
-    GET DIAGNOSTICS laid = ROW_COUNT;
+    WITH new AS (
+        INSERT INTO tray
+            (outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at, traceparent)
+        SELECT r.batch_id, g.id, g.key, g.amount, g.body, g.digest, due, urgency, laid_at, new_traceparent
+        FROM meta m, run r, unnest(new_ids, new_keys, new_amounts, new_bodies, new_digests)
+            AS g (id, key, amount, body, digest)
+        WHERE m.key = 'journal_id' AND m.value = wanted AND r.batch_id = wanted_outbox AND r.{is_outbox}
+        ON CONFLICT (request_key) DO NOTHING RETURNING id)
+    SELECT array_agg(id) INTO laid FROM new;
     -- in a statement of its own, so that it sees what was taken meanwhile
-    IF laid < cardinality(new_ids)
+    IF coalesce(cardinality(laid), 0) < cardinality(new_ids)
         OR EXISTS (SELECT 1 FROM unnest(new_keys) AS g (key) JOIN outbox b ON b.request_key = g.key) THEN
-        DELETE FROM tray t WHERE t.request_key = ANY (new_keys) AND t.at = laid_at AND t.outbox = wanted_outbox;
+        DELETE FROM tray t WHERE t.id = ANY (laid);
         verdict := 'one by one'; RETURN;
     END IF;
     PERFORM 1 FROM watch w WHERE w.outbox = wanted_outbox AND w.until > laid_at + {soon};
