@@ -140,8 +140,8 @@ class OpenTelemetry:
     The page "Traces and metrics" lists spans, attributes and metrics. ``payments_async.outcome`` is ``ok`` or the error
     in small letters, such as ``outcome_unknown``.
 
-    While neither provider does anything, as where OpenTelemetry's API is there and no SDK, calls are made as if nobody
-    watched. A global provider that is set later is noticed within a second.
+    While neither provider does anything, as where OpenTelemetry's API is there and no SDK, calls are made as without
+    it. A global provider that is set later is noticed within a second.
 
     Args:
         tracer_provider: In place of the global one.

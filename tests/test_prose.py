@@ -38,8 +38,8 @@ class Figures(NamedTuple):
 
 
 # Each may only fall: lower it when you have rewritten something.
-PAGES_BOUND = Figures(10_000, 7.0, 22.0, 19)
-DOCSTRINGS_BOUND = Figures(10_000, 3.0, 28.0, 100)
+PAGES_BOUND = Figures(10_000, 2.0, 18.5, 0)
+DOCSTRINGS_BOUND = Figures(10_000, 2.6, 27.0, 0)
 PLAIN_PAGES = (
     "README",
     "errors",

@@ -34,7 +34,7 @@ class Payouts:
 
         Args:
             order: Its destination's class selects the endpoint.
-            sent_before: The order may have been sent earlier, by whomever: a refusal proves nothing then and is
+            sent_before: The order may have been sent earlier, by any program: a refusal proves nothing then and is
                 raised as ``OutcomeUnknown``. Without it, an order whose outcome this session does not know is not
                 sent again. ``NotSent`` speaks of this try alone then. What this session knows to be accepted is
                 not sent either way.

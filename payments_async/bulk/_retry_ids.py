@@ -24,7 +24,7 @@ class LaterTry:
 
     Attributes:
         batch_id: The batch it is in.
-        may_be_paid: It was paid, or may be: nobody is to pay that person in another way as well.
+        may_be_paid: It was paid, or may be: do not pay that person in another way as well.
     """
 
     request_id: str
@@ -38,7 +38,7 @@ class LaterTry:
 
 
 def retried_id(request_id: str, *, is_row: bool = False) -> str:
-    """The id under which an order is tried again; always the same, so that nobody pays it twice by trying twice.
+    """The id under which an order is tried again; always the same, so a second try pays once.
 
     Args:
         is_row: The number at its end is that of a row, so that the next one is another order's.
@@ -120,7 +120,7 @@ async def later_tries(journal: Journal, request_ids: Iterable[str]) -> Mapping[s
     """The last order by which each of these was tried again under another id, as ``retry_file`` names them.
 
     Returns:
-        By the id of the order that was not paid. Those that nobody tried again are not in it.
+        By the id of the order that was not paid. Orders without a later try are not in it.
 
     Raises:
         JournalUnavailable: The journal cannot be read.

@@ -26,7 +26,7 @@ _AGAIN, _AGAIN_MAX = 1.0, 15.0  # ... until it is tried again where nothing may 
 async def run_worker(outbox: Outbox, *, stop: asyncio.Event, chunks: int = 2, redelivery: float = 6.0) -> None:
     """Work the chunks of batches that PGQueuer hands out, until it is to stop; then close the outbox.
 
-    Single orders of the outbox are sent as ever, by whoever hears of them first. A job names a batch, and says that one
+    Single orders of the outbox are sent as usual, by any worker. A job names a batch, and says that one
     more chunk of it is to be worked; which one, and who may send what, the journal says. So a job that is lost, comes
     twice or is called done too early costs time at most: every two seconds one of the workers has jobs made for the
     chunks that are not done.

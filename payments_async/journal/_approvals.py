@@ -42,7 +42,7 @@ class Signature:
 
 @frozen(kw_only=True)
 class Proposal:
-    """What somebody wants to be approved: one batch, as its plan came out.
+    """What a person wants to be approved: one batch, as its plan came out.
 
     Attributes:
         digest: Of the plan: SHA-256 over all that the orders say, in hexadecimal digits.
@@ -107,11 +107,11 @@ class ApprovalRule:
     """How many persons have to approve each batch of a journal before anything of it is sent.
 
     Attributes:
-        needed: Other persons than whoever proposed it; 0 asks for none.
+        needed: Persons other than the one who proposed it; 0 asks for none.
         shared_logins: Persons are told apart by their names alone, since they work under one login. Otherwise what
             comes from the login of the maker, or from that of another approval, does not count.
         why: The reason, in the words of who set it.
-        by: Who set it; ``None`` where nobody has.
+        by: Who set it; ``None`` if it was not set.
     """
 
     needed: int = 0
@@ -191,7 +191,7 @@ def why_not_approved(
     """Why a batch may not be sent, where it lacks an approval.
 
     Args:
-        needed: How many whoever sends it asks for; that of the journal counts where it is higher.
+        needed: How many the sender asks for; that of the journal counts where it is higher.
     """
     needed = max(needed, rule.needed)
     if not needed:

@@ -16,8 +16,8 @@ NOT_CONFIRMED = "not confirmed: "  # how it is written down why an event waits t
 class Doubt(enum.StrEnum):
     """Why a notification that is kept is not evidence. It settles no order and ends no wait.
 
-    ``UNCONFIRMED`` waits until the service's own record bears it out; ``REPORTED`` came from somebody who is not known
-    to be a sender, and is only shown.
+    ``UNCONFIRMED`` waits until the service's own record bears it out; ``REPORTED`` came from an unknown sender, and is
+    only shown.
     """
 
     UNCONFIRMED = "unconfirmed"
@@ -54,7 +54,7 @@ class Arrival(NamedTuple):
 
     Attributes:
         lease: Seconds for which a new event is leased to the receiver that stores it; 0 leaves it to anybody.
-        unheard: Whether nobody would handle it: unless it contradicts an earlier event it is ``handled`` at once.
+        unheard: Whether it would stay unhandled: unless it contradicts an earlier event it is ``handled`` at once.
         usual: Whether the delivery is of a documented shape, and the event is what it says with timestamps in UTC.
             Then the event need not be stored beside it: it is read again.
         doubt: Why it is not evidence, if it is none.

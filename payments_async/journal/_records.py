@@ -49,7 +49,7 @@ class RunIdentity:
 
     @classmethod
     def of(cls, base_address: str, *, app_key: str, user_id: str) -> Self:
-        """The identity of a session: its address and whom it logs in."""
+        """The identity of a session: its address and its login."""
         fingerprint = hashlib.sha256(b"payments-async:" + app_key.encode()).hexdigest()[:16]
         return cls(base_address=base_address, key_fingerprint=fingerprint, user_id=user_id)
 
@@ -350,7 +350,7 @@ class Chunks:
 
     Attributes:
         open: Not done, and free to be claimed.
-        leased: Not done, and somebody's.
+        leased: Not done, and leased.
         done: Nothing planned or sending is left in them.
         quarantined: Wait for a person.
         next_expiry: Seconds until the first lease ends, or ``None``.
@@ -438,8 +438,8 @@ class Outcome:
         code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing. A code of
             more than 63 bits is put into the message.
         correlation_id: The service's own reference for the exchange, where its answer named one.
-        holds_back: It was not sent, and never can be as it is: an order of an outbox is in nobody's hands from then
-            on, and shown as a contradiction, until it is put again.
+        holds_back: It was not sent, and never can be as it is: an order of an outbox is not sent from then on, and
+            shown as a contradiction, until it is put again.
     """
 
     permit: Permit
@@ -533,7 +533,7 @@ class TransitionResult:
         before, state: The states around it; equal when nothing changed.
         conflict: Words when it contradicts what is known, for a person; it is kept.
         ended_at: Unix seconds when an attempt ended, where all that is known of its order is what was put, the permit
-            and this end: then nobody needs to read the entry, which ``ended`` makes. ``None`` otherwise.
+            and this end: then the entry, which ``ended`` makes, need not be read. ``None`` otherwise.
     """
 
     request_id: str
@@ -731,7 +731,7 @@ class Placed:
         entry: How it stands.
         is_new: The journal did not hold it before.
         chunk: The chunk it is in, where the caller holds that; it may be a new one, with orders left by others in it.
-        claimed: The order, to be sent under that chunk's lease; ``None`` where somebody else sends it, or nobody.
+        claimed: The order, to be sent under that chunk's lease; ``None`` if this process does not send it.
         permit: The right to send it once, where that was asked for and it may go.
     """
 
@@ -786,7 +786,7 @@ class Waiting:
     Attributes:
         run: The journal's own number for it.
         priority: The highest of its chunks.
-        free, leased: Chunks that may be claimed now, and chunks somebody holds.
+        free, leased: Chunks that may be claimed now, and chunks that are held.
         is_looked_for: Whether the service's list was read for it since it was made; an outbox itself, when it opens.
         due_at: Unix seconds from which on a further one may be, or ``None``.
         asked_back: Chunks of the owner who asks that hold orders which are not in the owner's hands.
@@ -823,7 +823,7 @@ class SharedRate:
     Attributes:
         rate: Orders a second, of all together; ``None`` without a limit.
         named: The different rates that those at work ask for, lowest first; infinity is one. Several are at odds, and
-            the lowest counts. None is named where nobody at work asks for any: the last one that was counts.
+            the lowest counts. None is named if no worker asks for one: the last one that was counts.
         cools_for: Seconds that are left of a pause that the service asked for.
         cools_until: Unix seconds by the database's clock at its end, or ``None``.
         why: In whose words.

@@ -563,7 +563,7 @@ class Outbox:
         Raises:
             NotApproved: Too few have approved it. Nothing was written down or sent.
             InvalidOrder: The session has sent another order under one of its request ids. Nothing was sent.
-            OrdersDiffer: As ``Journal.load``; or the batch is there, and somebody else sends it. Nothing was sent.
+            OrdersDiffer: As ``Journal.load``; or the batch is there, and another process sends it. Nothing was sent.
             HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
         """
         self._check_open()
@@ -711,7 +711,7 @@ class Outbox:
     # Within
 
     async def work_chunk(self, batch_id: str) -> ChunkEnd:
-        """For whoever hands out the chunks of batches: work one of this batch, if there is one. Any number at once.
+        """Work one chunk of this batch, if there is one, for programs that hand out chunks. Any number at once.
 
         Raises:
             JournalError: The journal could not be read or written.

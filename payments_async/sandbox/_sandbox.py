@@ -265,7 +265,7 @@ class Sandbox:
             options: What the faults are told; each takes those it knows.
 
         Raises:
-            ValueError: A rate is no probability, or no fault knows the option.
+            ValueError: A rate is not a probability, or no fault knows the option.
         """
         self._service.faults.chaos(rates, seed=seed, options=options)
 

@@ -119,8 +119,8 @@ class VirtualClock:
     async def advance(self, seconds: float, *, step: float = _LIMIT) -> None:
         """Let so many seconds pass, with all that is due in them, and return when all of it has come to rest.
 
-        It goes by steps, which grow: whoever sleeps or times out wakes never too early, and late by a tenth of what has
-        passed at most. What the sandbox does is done at its own moment, and from there the steps are small again.
+        It goes by steps, which grow: timers never fire too early, and at most a tenth of the passed time late. Events
+        of the sandbox happen at their own moment, and from there the steps are small again.
 
         Args:
             step: Seconds of the longest step, where it counts how often something recurs.

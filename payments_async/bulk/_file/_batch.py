@@ -152,7 +152,7 @@ async def read_in_threads(items: Iterable[T], size: int = 500) -> AsyncIterator[
 class Guess:
     """Orders whose item follows from the operators that their telephone numbers were given to.
 
-    People keep their numbers when they change the operator: somebody has to look at it.
+    People keep their numbers when they change the operator: a person has to look at it.
 
     Attributes:
         operator, kind, product_item_id: What was guessed of which.
@@ -188,7 +188,7 @@ class Batch:
         digest: SHA-256 of the file's bytes, in hexadecimal digits.
         columns: Each column that has a heading, with what becomes of it, and who gets what stands there.
         headings: Of the header, as the file has them; empty where it has none.
-        mapping: The headings that somebody said stand for these columns, as far as the file has them.
+        mapping: The headings that were mapped to these columns, as far as the file has them.
         guesses: The items that were guessed, with ``guess_items``.
     """
 

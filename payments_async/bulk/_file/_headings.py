@@ -100,7 +100,7 @@ class FileColumn:
     Attributes:
         heading: As the file has it.
         column: What it is read as; ``None`` for one that is not read.
-        is_mapped: Whether somebody said so; otherwise it is known by its words.
+        is_mapped: Whether it was mapped; otherwise it is known by its words.
         is_free_text: Whether it is not read because people write there for themselves, as in ``Remarks``. Map
             ``message`` to it to send it.
         goes_to: Who gets what stands there: the ``"service"``, or also the ``"beneficiary"``; ``None`` where it stays

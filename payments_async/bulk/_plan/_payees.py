@@ -137,7 +137,7 @@ class PayeeChange:
     """What is not as it was for one payee: one wallet, account or line.
 
     Attributes:
-        kind: ``"other account"``: somebody of that name was paid elsewhere, and is not any more; ``"other name"``;
+        kind: ``"other account"``: a person of that name was paid elsewhere, and is not any more; ``"other name"``;
             ``"amount"``, by more than was asked for; ``"new"``; ``"gone"``.
         request_id: Their first order: of this batch, or of the other one for who is gone.
         payee: The number of the wallet, account or line, masked.

@@ -119,7 +119,7 @@ class Plan:
         by_kind, by_item: The same by kind, and by the item of the operator or provider.
         problems: What speaks against sending it; the first thousand different ones. See ``problem_count``.
         problem_count: All problems, orders counted one by one; 0 means that the batch may be sent.
-        concerns: What somebody must have looked at, and said so, before it is sent; see ``acknowledged``.
+        concerns: What a person must acknowledge before it is sent; see ``acknowledged``.
         acknowledged: Whether they said so.
         skipped: Why rows and orders were left out, with ``skip_bad``.
         warnings: What a person should look at.
@@ -168,7 +168,7 @@ class Plan:
         return not self.problem_count and (self.acknowledged or not self.concerns)
 
     def named(self, request_ids: Collection[str], *, personal: bool = False) -> Mapping[str, str]:
-        """What to call some orders for whoever looks for them in the file: ``PAY-17 (row 18)``.
+        """What to call some orders for people who look for them in the file: ``PAY-17 (row 18)``.
 
         An id that was derived says nothing to anybody, so the row stands for it. The file is read again, which is best
         done in a thread; of orders that are of no file nothing is told.
@@ -226,7 +226,7 @@ async def plan(
         journal: Tells which request ids are taken, and who was paid of late.
         validate: Ask the service about every order (once for each item, reference and amount).
         skip_bad: Leave out orders with a problem of their own, in place of calling the batch unfit.
-        acknowledged: Somebody has looked at the concerns: hidden rows and columns of a workbook that would be paid, and
+        acknowledged: A person has looked at the concerns: hidden rows and columns of a workbook that would be paid, and
             what looks like the name of a bank in place of its code.
         concurrency: Calls under way at once, of the validation now and of the run in the estimate.
         rate: Orders a second that the run allows itself, for the estimate; the rate that the journal keeps counts too.

@@ -80,7 +80,7 @@ async def approval_sheet(
         path: Of an HTML page, which prints on one A4.
         file: What the batch was made from.
         maker: Who proposes it.
-        personal: Names and numbers in full: whoever signs has to check them. Otherwise they are masked.
+        personal: Names and numbers in full: the person who signs has to check them. Otherwise they are masked.
         overwrite: Replace such a sheet that is there; no other file is ever replaced.
         clock: Unix seconds.
 
@@ -146,7 +146,7 @@ async def receipt(
 
     Args:
         path: Of an HTML page, which prints on one A4.
-        personal: Names and numbers in full: whoever signs has to check them. Otherwise they are masked.
+        personal: Names and numbers in full: the person who signs has to check them. Otherwise they are masked.
         overwrite: Replace a receipt that is there; no other file is ever replaced.
         clock: Unix seconds.
 

@@ -52,7 +52,7 @@ async def retry_file(
 ) -> Retries:
     """Write a batch file of the orders of a batch that surely were not paid: rejected, or failed.
 
-    What evidence contradicted is left out, for whoever acknowledged that may have learned that it was paid.
+    Orders with a contradiction are left out: they may have been paid.
 
     Each has a new request id, always the same for one order (``PAY-17-R2``, then ``PAY-17-R3``), so that a second file
     of the same orders pays nothing twice. ``plan`` refuses one whose earlier order has turned out to be paid since.

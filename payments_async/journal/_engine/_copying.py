@@ -56,9 +56,9 @@ async def copy_journal(
 ) -> Copied:
     """Bring a journal to another place, from a file to PostgreSQL or the other way, with all that it knows.
 
-    At no moment two of them may send. The source is sealed before a row is copied, by its own tables: whoever opens it,
-    or has it open, hears where it went. The destination comes to be in one transaction, with every row read again
-    and compared. Killed at any moment, the same call goes on; where it fails, the source is what it was.
+    Only one of them may send at any moment. The source becomes read-only before a row is copied: a program that opens
+    it, or has it open, gets ``JournalMoved``. The destination is made in one transaction, and every row is compared.
+    Killed at any moment, the same call goes on; where it fails, the source is what it was.
 
     The journal stays the same one: what this machine remembers of it counts in its new place, and nothing has to be
     looked for.

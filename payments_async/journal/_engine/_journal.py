@@ -210,7 +210,7 @@ class Journal:
     async def examine(self, *, progress: Callable[[int, int], object] | None = None) -> VerificationReport:
         """Read all of the journal as it is at this moment, and what it relies on; open or not. Nothing is changed.
 
-        Nobody who works waits for it. Takes seconds for a hundred thousand orders.
+        Workers do not wait for it. Takes seconds for a hundred thousand orders.
 
         Args:
             progress: Called with how many orders were read, and how many there are, now and then, in another thread.
@@ -376,7 +376,7 @@ class Journal:
         return await self._read(_approvals.proposals, digest, file_digest)
 
     async def withdraw_proposal(self, digest: str, *, by: Signature) -> Proposal:
-        """Take back one's own proposal, and, where nobody else made it as well, what others approved of it.
+        """Take back one's own proposal. If it was the only one, its approvals go too.
 
         Raises:
             NotApproved: They have not proposed it.
@@ -462,7 +462,7 @@ class Journal:
         complete, a batch holds these orders for good.
 
         Args:
-            orders: Walked through once. What is an ``AsyncIterable``, as the orders of a file are, stops nobody else
+            orders: Walked through once. An ``AsyncIterable``, as the orders of a file are, blocks no other task
                 meanwhile; anything else is read on the event loop, to which it may belong.
             owner: Who loads, so that two do not at once.
             adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
@@ -1102,8 +1102,8 @@ class Journal:
     async def request_rate(self, owner: str, rate: float, *, lease: float) -> SharedRate:
         """Say at which rate all who share this journal may send together; tells what counts now.
 
-        The lowest counts that any process at work names; one that names none keeps to it. It is kept when nobody is at
-        work any more, until another one is named.
+        The lowest counts that any process at work names; one that names none keeps to it. It stays, also without a
+        worker, until another one is requested.
 
         Args:
             owner: A name of its own.
@@ -1234,8 +1234,8 @@ class Journal:
     async def traces(self, request_id: str) -> Sequence[Happening]:
         """What is known of an order that the journal does not hold, in time: such an order may have been paid.
 
-        That a list showed it, that it was notified of, that it lies in the tray (``laid``), that another journal of
-        this machine has it, or this one had it before it was restored (``registered``, by nobody). For one that it
+        A list showed it, it was notified of, or it lies in staging (``laid``). Another journal of this machine has
+        it, or this one had it before it was restored (``registered``). For one that it
         holds there is ``history``.
         """
         found = list(await self._read(_history.traces, request_id))
@@ -1534,14 +1534,14 @@ class Journal:
     async def finals_since(
         self, heard: Heard | None, is_wanted: Callable[[str | None, str], bool]
     ) -> tuple[Heard, Sequence[TransactionEvent]]:
-        """The final events that are wanted and became evidence since, whoever stored them; and how far that was.
+        """The final events that are wanted and became evidence since, from all receivers; and how far that was.
 
         It takes one query where nothing did, however many wait for something. A number that is lower than before says
         that the journal was put back to what it was earlier.
 
         Args:
             heard: What the last call told; ``None`` for no events, and how far it is now.
-            is_wanted: Says of a request id, if there is one, and a transaction id whether somebody waits for either.
+            is_wanted: Says of a request id, if there is one, and a transaction id whether a caller waits for either.
                 Called in another thread.
         """
         return await self._read(_notifications.finals_since, heard, is_wanted)

@@ -48,8 +48,8 @@ class PostgresJournal(Journal):
 
     What a method returned is on disk there (``synchronous_commit``). The methods and what they promise are those of
     ``Journal``; all who write take turns, so that the database decides in one sequence, as a file does. A process that
-    is stopped within a commit loses its turn after some seconds, and what it asked for is not granted. When the server
-    is started anew, whoever asked for something then hears ``JournalUnavailable``; everybody comes back by themselves.
+    is stopped within a commit loses its turn after some seconds, and what it asked for is not granted. While the
+    server restarts, calls raise ``JournalUnavailable``; everybody comes back by themselves.
 
     A database that was restored, copied or failed over is noticed by what the server says of itself, and by what the
     user's state folder remembers: then nothing is sent before the service's list was read.
