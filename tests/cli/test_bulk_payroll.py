@@ -366,6 +366,6 @@ async def test_who_is_asked_sees_the_numbers_of_what_is_doubtful(
     await sent_october(run)
     how = (*NOVEMBER, *KEPT, *HOW, "--guess-items", "--compare", "october")
     asked = await run_on_terminal("bulk", "run", *how, typed="n\n")
-    assert (5, True) == (asked.status, "row 4, +256772000001: 150,000 -> 300,000" in asked.said)
+    assert (5, True) == (asked.status, "row 4, +256772000001 Amber B: 150,000 -> 300,000" in asked.said)
     piped = await run("bulk", "plan", *how)
     assert (True, False) == ("row 4: 150,000 -> 300,000" in piped.said, "772000001" in piped.said)

@@ -252,7 +252,7 @@ async def test_a_signal_drains_and_the_same_command_goes_on(
     assert 5 == process.returncode
     assert b"stopping: what is under way is finished first" in err
     _, _, told = err.partition(b"go on with: ")
-    assert b" -m payments_async bulk run payroll.csv " in told  # as it was called
+    assert b" -m payments_async bulk run --journal j.sqlite --batch-id november " in told  # as it was called
     assert b"unknown" not in out.split(b"Outcome")[-1]
     assert len(sandbox.ledger) < ORDERS
     await sandbox_clear(sandbox)
