@@ -45,6 +45,10 @@ class Payments:
         journal: The orders and notifications on disk.
         outbox: Sends the orders and settles them.
         receiver: Takes the notifications of the service.
+
+    >>> payments = Payments(SESSION, "payments.sqlite")
+    >>> payments.outbox.name
+    'outbox'
     """
 
     session: PaymentsSession

@@ -46,6 +46,9 @@ class Credentials:
 
     Raises:
         TypeError, ValueError: When one is not text, is empty, or has blanks around it (a common mistake when copying).
+
+    >>> Credentials(app_key="key", app_password="secret", user_id="7")  # no secret is shown
+    Credentials(app_key='***', user_id='***')
     """
 
     app_key: str = attrs.field(repr=masked)

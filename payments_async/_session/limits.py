@@ -26,6 +26,9 @@ class Limits:
         reply_bytes: Largest body of an answer that is read.
         remembered: Accepted orders whose acceptance is remembered, so that a repeat is not sent; the latest ones.
             100,000 take about 75 MB.
+
+    >>> Limits(concurrency=20, rate=10.0).rate
+    10.0
     """
 
     concurrency: int = 100
@@ -136,6 +139,9 @@ class RetryPolicy:
         total: Seconds from the first attempt within which a further one may begin.
         wait_initial: Seconds: upper bound of the first wait.
         wait_max: Seconds: upper bound of any wait we choose ourselves.
+
+    >>> RetryPolicy(attempts=5, total=60.0).attempts
+    5
     """
 
     attempts: int = 3

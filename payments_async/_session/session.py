@@ -59,6 +59,9 @@ class Connection:
         ssl: TLS settings, a client certificate included.
         proxy: Address of an HTTP proxy. The service whitelists addresses, so yours may need one.
         trust_env: Whether the proxy variables of the environment count (not with ``http``: set it there).
+
+    >>> connection = Connection(proxy="http://proxy.internal:3128")
+    >>> session = PaymentsSession("https://service.example", CREDENTIALS, connection=connection)
     """
 
     http: aiohttp.ClientSession | None = None

@@ -50,6 +50,9 @@ class HandlerPolicy:
         poll: Seconds between two looks for what is due: retries, and what another process left behind. While there is
             more than could be taken at once, it is looked for as soon as there is room.
         drain: Seconds that a shutdown waits for handlers under way.
+
+    >>> HandlerPolicy(attempts=5, wait_max=60.0).wait(3, chance=0.5)
+    4.0
     """
 
     concurrency: int = attrs.field(default=100, validator=_above_zero)

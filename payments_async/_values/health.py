@@ -20,6 +20,10 @@ class HealthProblem:
         stops: Whether nothing is sent, or stored, because of it.
         needs_person: Whether it stays until a person acts.
         subjects: Names that it is about: batches, states, or who paused the outbox.
+
+    >>> problem = HealthProblem(code="parked", count=2, what="2 orders", what_to_do="ask the service")
+    >>> problem.document()["count"]
+    2
     """
 
     code: str

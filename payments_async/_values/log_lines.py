@@ -27,6 +27,9 @@ class FactsFormatter(logging.Formatter):
         secrets: Gives texts that are hidden wherever they would appear.
         as_json: Each line is a JSON object, with all facts by their names beside ``at``, ``level``, ``logger`` and
             ``message``; a traceback is ``traceback``.
+
+    >>> handler = logging.StreamHandler()
+    >>> handler.setFormatter(FactsFormatter(as_json=True))
     """
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple, *, as_json: bool = False) -> None:

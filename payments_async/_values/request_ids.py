@@ -23,6 +23,9 @@ def request_id_for(*business_key: str | int | Decimal | date) -> str:
 
     >>> request_id_for("payroll", "2026-11", 17) == request_id_for("payroll", "2026-11", 17)
     True
+
+    >>> request_id_for("refund", 17) == request_id_for("refund", 17)
+    True
     """
     if not business_key:
         raise ValueError("business_key: name at least one part")

@@ -18,6 +18,8 @@ class Testing:
         sleep: Waits for seconds.
         random: Gives jitter, in [0, 1).
         crash_at: Called with the name of each point between two steps of a journal (``CRASH_POINTS``).
+
+    >>> journal = SqliteJournal("payments.sqlite", testing=Testing(now=lambda: 1_800_000_000.0))
     """
 
     __test__ = False  # pytest collects by the beginning of a name

@@ -118,6 +118,8 @@ class Dialect:
             leads to a new login, any other to a wait. From 400 to 499; a server that fails (5xx) may have read it.
             An answer that names a transaction, or says that the order was taken, is never believed to mean that.
         ipn_response_code: The value of ``ResponseCode`` in our answer to a notification; its meaning is not shown.
+
+    >>> session = PaymentsSession("https://service.example", CREDENTIALS, dialect=Dialect(timezone="Africa/Kampala"))
     """
 
     authorization_scheme: Literal["Token", "Bearer", "auto"] = "Token"

@@ -18,6 +18,11 @@ class TransactionStatus(Spelled):
     """Status of a transaction. An undocumented status is kept as it came.
 
     It equals its text in any letter case, and the ``State`` of the same name.
+
+    >>> TransactionStatus("SUCCESS") is TransactionStatus.SUCCESSFUL
+    True
+    >>> TransactionStatus.SUCCESSFUL == "SUCCESSFUL" == State.SUCCESSFUL
+    True
     """
 
     ENQUEUED = "ENQUEUED"

@@ -33,6 +33,9 @@ class MobileMoneyWallet:
 
     Raises:
         ValueError: When the number is empty or no telephone number.
+
+    >>> MobileMoneyWallet("+256772000017").phone_number
+    '+256772000017'
     """
 
     kind: ClassVar[str] = "mobile_money"
@@ -52,6 +55,9 @@ class BankAccount:
 
     Raises:
         ValueError: When one of them is empty.
+
+    >>> BankAccount("0012345678", "BANK01").bank_code
+    'BANK01'
     """
 
     kind: ClassVar[str] = "bank_transfer"
@@ -69,6 +75,9 @@ class AirtimeLine:
 
     Attributes:
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
+
+    >>> AirtimeLine("0772000017").phone_number
+    '0772000017'
     """
 
     kind: ClassVar[str] = "airtime"
@@ -84,6 +93,9 @@ class InternetLine:
 
     Attributes:
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
+
+    >>> InternetLine("0772000017").phone_number
+    '0772000017'
     """
 
     kind: ClassVar[str] = "internet"
@@ -100,6 +112,9 @@ class UtilityAccount:
     Attributes:
         customer_reference: Number of the electricity or water account.
         area: Area of the account: required for national water, optional for electricity.
+
+    >>> UtilityAccount("14250001234", area="KAMPALA").area
+    'KAMPALA'
     """
 
     kind: ClassVar[str] = "utility"
@@ -127,6 +142,9 @@ class Beneficiary:
         phone_number: Where they are reached; not necessarily where the money goes.
         email_address: Their e-mail address.
         id: Identifier of the beneficiary with the service.
+
+    >>> Beneficiary(name="Grace Akello").name
+    'Grace Akello'
     """
 
     name: str = field(repr=masked)
@@ -169,6 +187,16 @@ class PayoutOrder:
     Raises:
         ValueError: When a field is empty or out of bounds; the message names the field and the remedy.
         TypeError: When a field has the wrong type, such as a ``float`` amount.
+
+    >>> order = PayoutOrder(
+    ...     request_id="withdrawal-17",
+    ...     amount="1500.50",
+    ...     product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
+    ...     beneficiary=Beneficiary(name="Grace Akello"),
+    ...     destination=MobileMoneyWallet("+256772000017"),
+    ... )
+    >>> order.amount
+    Decimal('1500.50')
     """
 
     request_id: str
@@ -217,6 +245,14 @@ class CollectionOrder:
     Raises:
         ValueError: When a field is empty or out of bounds; the message names the field and the remedy.
         TypeError: When a field has the wrong type, such as a ``float`` amount.
+
+    >>> order = CollectionOrder(
+    ...     request_id="invoice-17",
+    ...     amount=1500,
+    ...     provider_item_id="MTNMOBILEMONEYCOLLECTUG",
+    ...     beneficiary=Beneficiary(name="Grace Akello"),
+    ...     payer=MobileMoneyWallet("+256772000017"),
+    ... )
     """
 
     kind: ClassVar[str] = "collection"

@@ -20,6 +20,9 @@ class ReceiverHealth:
         unconfirmed: Events that the service's record has not confirmed yet.
         reported: Events of senders that are not known (``shadow``).
         oldest_seconds: Age of the oldest event that waits.
+
+    >>> ReceiverHealth(pending=3).is_well
+    True
     """
 
     problems: tuple[HealthProblem, ...] = ()

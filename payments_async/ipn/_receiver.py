@@ -83,6 +83,8 @@ class Receiver:
         policy: How patiently handlers are run, and how many at once.
         settings: Shadow mode, limits of a body, proxy headers, and more.
         testing: Another clock, for tests.
+
+    >>> receiver = Receiver(JOURNAL, trusted_proxies=["10.0.0.5"], path_token="an-unguessable-segment")
     """
 
     def __init__(

@@ -27,6 +27,8 @@ class ReceiverSettings:
         owner: Name of this receiver in a shared journal; random by default. On Windows, a name that stays the same
             after a restart takes back at once what the dead process held.
         observer: Watches what it does, such as ``payments_async.otel.OpenTelemetry()``. Use that of the session.
+
+    >>> receiver = Receiver(JOURNAL, settings=ReceiverSettings(shadow=True, body_time=5.0))
     """
 
     shadow: bool = False
@@ -50,6 +52,9 @@ class ServerLimits:
         connections_each: Most of them from one address that is not a trusted proxy. By default a quarter of all; no
             limit for an application.
         visitors: Further addresses and networks whose connections are taken, such as that of a health check.
+
+    >>> ServerLimits(connections=200, visitors=["10.0.0.0/8"]).connections
+    200
     """
 
     header_time: float = 10.0

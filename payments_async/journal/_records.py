@@ -61,6 +61,9 @@ class TakeoverAuthorisation:
     Attributes:
         who: Their name.
         why: Where the other journal is gone, or why it is not to be used.
+
+    >>> word = TakeoverAuthorisation(who="A. Admin", why="its disk burnt")
+    >>> journal = SqliteJournal("second.sqlite", second_journal=word)
     """
 
     who: str

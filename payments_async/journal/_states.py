@@ -22,6 +22,9 @@ class State(Spelled):
     """Where an order stands; in the order in which states are shown.
 
     It equals its text in any letter case, and the ``TransactionStatus`` of the same name.
+
+    >>> State.UNKNOWN.meaning.may_be_paid_again
+    False
     """
 
     PLANNED = "planned"

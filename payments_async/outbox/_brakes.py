@@ -56,6 +56,9 @@ class Fuse:
         min_balance: What has to be left on the account after each order, by the balance read at the start and after
             every 200 orders.
         window: Orders that ``max_error_rate`` looks back at.
+
+    >>> fuse = Fuse(max_per_day=Decimal(5_000_000), max_error_rate=0.2)
+    >>> outbox = Outbox(SESSION, JOURNAL, fuse=fuse)
     """
 
     max_error_rate: float | None = None

@@ -115,6 +115,10 @@ class Outbox:
             for what another one left behind: chunks, while it has any, and the duty of looking up what is open.
         worker: The work of this process. ``None``: it puts and waits, and another process sends.
         testing: Another clock, for tests.
+
+    >>> outbox = Outbox(SESSION, JOURNAL, "refunds", concurrency=20)
+    >>> outbox.name
+    'refunds'
     """
 
     _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in

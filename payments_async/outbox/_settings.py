@@ -26,6 +26,8 @@ class WorkerSettings:
         look_back: Seconds before a new or restored journal's last memory. The list is read from there first.
         grace: Seconds that the service may take to list an order. Before they are over, no order is parked, and a
             copied or restored journal sends nothing.
+
+    >>> outbox = Outbox(SESSION, JOURNAL, worker=WorkerSettings(settles=False))
     """
 
     sends: bool = True
@@ -57,6 +59,9 @@ class RunSettings:
             list was read to its end since. ``"never"``: not at all.
         look_back: Seconds before the batch was made. The list is read from there.
         testing: Another clock, for tests.
+
+    >>> RunSettings(concurrency=100, rate=20.0).look_first
+    'always'
     """
 
     concurrency: int = 50
@@ -88,6 +93,9 @@ class BatchTerms:
             asks for more (``require_approvals``), that number counts.
         adoption: A named person's word that orders of another batch go on in this one. Nothing of it is sent before
             the service's list was searched for it.
+
+    >>> BatchTerms(source_digest="7f3a", approvals=1).approvals
+    1
     """
 
     source_digest: str | None = None
@@ -107,6 +115,9 @@ class ReconcileSettings:
         interval: Seconds between two of them.
         patience: Seconds for which a page of the list is asked for again.
         stuck_after: Seconds after which an accepted order without an end is reported.
+
+    >>> ReconcileSettings(interval=5.0).grace
+    900.0
     """
 
     grace: float = GRACE

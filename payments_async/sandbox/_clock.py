@@ -36,7 +36,14 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved, for tests that must not sleep."""
+    """A clock that stands still until it is moved, for tests that must not sleep.
+
+    >>> clock = ManualClock()
+    >>> begun = clock.now()
+    >>> clock.advance(60.0)
+    >>> (clock.now() - begun).total_seconds()
+    60.0
+    """
 
     def __init__(self, start: datetime = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)) -> None:
         if start.tzinfo is None:

@@ -72,6 +72,8 @@ class Quirks:
         ipn_request_id: Where a notification names the requestId: in the body, only in `requestReference`, or only in
             the query string.
         ipn_reversal_code: The status code of a notification about a reversal; None sends none.
+
+    >>> sandbox = Sandbox(quirks=Quirks(success_word="SUCCESSFUL", next_page_lies=True))
     """
 
     # Spec: silent
@@ -226,6 +228,8 @@ class Redelivery:
         wait_max: The longest of these waits.
         timeout: How long an answer to a notification is waited for.
         concurrency: Notifications under way at once.
+
+    >>> sandbox = Sandbox(redelivery=Redelivery(attempts=2, wait_initial=0.1))
     """
 
     attempts: int = 5
@@ -245,6 +249,8 @@ class SandboxAccount:
         number: Of the account.
         allowed_peers: Whitelisted addresses; None admits everybody.
         token_lifetime: How long a token is good. # Spec: "Token lifetime | 60 minutes"
+
+    >>> sandbox = Sandbox(account=SandboxAccount(balance=Decimal(1000), currency="KES"))
     """
 
     balance: Decimal = Decimal(1_000_000_000)
@@ -263,6 +269,8 @@ class SandboxServer:
         host: The address to serve on.
         port: The port to serve on; 0 finds a free one.
         ssl: Serves https with this context.
+
+    >>> sandbox = Sandbox(server=SandboxServer(port=8099, prefix="/v1"))
     """
 
     prefix: str = ""

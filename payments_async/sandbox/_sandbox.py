@@ -40,6 +40,9 @@ class Sandbox:
         server: Where it is served.
         fast: For load tests. Orders end at once, the ledger is compact (no beneficiary, no message), no request and no
             delivery is remembered.
+
+    >>> sandbox = Sandbox(processing_delay=2.0)
+    >>> sandbox.script(Fault.LOST_AFTER, on="money")
     """
 
     def __init__(

@@ -173,6 +173,9 @@ def read_money(text: str) -> tuple[Decimal, str | None]:
 
     >>> read_money("1,500,000"), read_money("UGX 500.50"), read_money("14,500/=")
     ((Decimal('1500000'), None), (Decimal('500.50'), 'UGX'), (Decimal('14500'), None))
+
+    >>> read_money("UGX 1,500.50")
+    (Decimal('1500.50'), 'UGX')
     """
     if _WHOLE_AMOUNT.fullmatch(text) and len(text) <= MAX_DIGITS:
         return Decimal(text), None

@@ -47,6 +47,9 @@ class SqliteJournal(Journal):
 
     Attributes:
         is_new: Opening it has made it: it knows no earlier payment.
+
+    >>> SqliteJournal("payments.sqlite").path.name
+    'payments.sqlite'
     """
 
     _steps: ClassVar[Sequence[Step]] = _opening.STEPS
