@@ -13,7 +13,17 @@ import attrs
 
 from payments_async._wire.events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
 from payments_async._wire.orders import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import ApprovalRule, Entry, Happening, Journal, ListScan, Proposal, RunIdentity, Signature
+from payments_async.journal import (
+    ApprovalRule,
+    Entry,
+    Happening,
+    Journal,
+    ListScan,
+    Particulars,
+    Proposal,
+    RunIdentity,
+    Signature,
+)
 from payments_async.journal.contract import Chunk, Outcome, Permit, RawNotification
 
 IDENTITY = RunIdentity(base_address="https://service.example/", key_fingerprint="0123456789abcdef", user_id="7")
@@ -82,7 +92,7 @@ def delivery(body: bytes = b"{}", *, peer: str = "192.0.2.7", at: float = 1_000_
 
 
 async def approve(journal: Journal) -> None:
-    """A plan is proposed, approved by somebody else, and that is taken back."""
+    """A plan is proposed, approved by somebody else, and both take that back; what its file says is noted."""
     maker, checker = Signature(who="Ann"), Signature(who="Ben")
     await journal.require_approvals(ApprovalRule(needed=0, why="nobody else is there", by=maker))
     await journal.propose(
@@ -90,6 +100,8 @@ async def approve(journal: Journal) -> None:
     )
     await journal.approve("a" * 64, by=checker, note="seen")
     await journal.withdraw_approval("a" * 64, by=checker)
+    await journal.withdraw_proposal("a" * 64, by=maker)
+    await journal.note_particulars([(order(0).request_id, Particulars(file_row=2))])
 
 
 async def loaded(journal: Journal, count: int = 3, *, batch: str = BATCH) -> None:
