@@ -28,10 +28,13 @@ def text(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "seed", ["1", pytest.param("2", marks=pytest.mark.slow), pytest.param("77", marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize(
-    "faults", [pytest.param("none", marks=pytest.mark.slow), "some", pytest.param("many", marks=pytest.mark.slow)]
+    ("faults", "seed"),  # more of them are the simulation's: no order is carried out twice, none is lost
+    [
+        pytest.param("none", "1", marks=pytest.mark.slow),
+        ("some", "1"),
+        pytest.param("many", "1", marks=pytest.mark.slow),
+        pytest.param("many", "77", marks=pytest.mark.slow),
+    ],
 )
 async def test_every_run_ends_in_agreement(run: Run, faults: str, seed: str) -> None:
     """With any faults and any seed the ledger confirms the journal: paid once each, nothing lost."""
