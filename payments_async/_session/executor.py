@@ -371,7 +371,13 @@ class _Attempts(Generic[T]):
                 if wait is None:
                     raise
                 request_id = self._call.request_id
-                facts = {"attempt": self._made, "wait": wait, "status": error.status, "request_id": request_id}
+                facts = {
+                    "attempt": self._made,
+                    "wait": wait,
+                    "status": error.status,
+                    "request_id": request_id,
+                    "correlation_id": error.correlation_id,
+                }
                 words = "trying again: %s: attempt %d, status %s, after %.3f s"
                 _log.info(words, self.what, self._made, error.status, wait, extra=facts)
             else:

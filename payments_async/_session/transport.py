@@ -26,7 +26,7 @@ from payments_async._values.masking import Secret, redact
 from payments_async._values.public import blank, without_locals
 from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
-from payments_async._wire.replies import retry_after, seconds_ahead
+from payments_async._wire.replies import correlation_id_of, retry_after, seconds_ahead
 
 # Strict on purpose: a payout is answered in a second or two, and its outcome is unknown while nobody answers.
 DEFAULT_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
@@ -157,10 +157,10 @@ class _Request(aiohttp.ClientRequest):
 async def _logged(call: Call[Any], exchange: Coroutine[Any, Any, Reply]) -> Reply:
     """An exchange, with a line in the log of what was asked and what came back."""
     clock = asyncio.get_running_loop().time
-    begun, came = clock(), "nothing"
+    begun, came, named = clock(), "nothing", None
     try:
         reply = await exchange
-        came = str(reply.status)
+        came, named = str(reply.status), correlation_id_of(reply)
         return reply
     except TransportFailure as failure:
         came = str(failure)
@@ -168,7 +168,14 @@ async def _logged(call: Call[Any], exchange: Coroutine[Any, Any, Reply]) -> Repl
     finally:
         seconds = round(clock() - begun, 3)
         path = redact(call.path, call.private())
-        facts = {"method": call.method, "path": path, "status": came, "seconds": seconds, "request_id": call.request_id}
+        facts = {
+            "method": call.method,
+            "path": path,
+            "status": came,
+            "seconds": seconds,
+            "request_id": call.request_id,
+            "correlation_id": named,
+        }
         _log.debug("%s %s: %s after %s s", call.method, path, came, seconds, extra=facts)
 
 

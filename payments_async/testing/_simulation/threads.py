@@ -24,9 +24,6 @@ except ImportError:
 class SimulatedQueue:
     """A queue that a simulated thread waits for."""
 
-    def __class_getitem__(cls, _: Any) -> type[SimulatedQueue]:
-        return cls
-
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
         self.reader: SimulatedThread | None = None
