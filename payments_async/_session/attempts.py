@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -70,6 +71,6 @@ def tell_attempt(
     for hook in hooks:
         try:
             hook(attempt)
-        except Exception as failure:  # noqa: BLE001 - the call has ended so, whatever a hook makes of it
+        except (Exception, CancelledError) as failure:  # noqa: BLE001 - the call has ended so, whatever a hook makes of it
             facts = {"error": type(failure).__name__, "place": place_of(failure), "request_id": call.request_id}
             _log.error("a hook of attempts failed: %s", facts["error"], extra=facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from asyncio import CancelledError
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -103,11 +104,11 @@ class GuardedObserver:
         """What the observer gives; ``None`` where it fails, which is its own affair, whatever it raises."""
         try:
             return tell(*what, **facts)
-        except Exception as error:  # noqa: BLE001 - what it watches has happened all the same
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - what it watches has happened all the same
             self.failed(error)
         return None
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Say once that it fails, by the type of its error alone."""
         if not self._has_failed:
             self._has_failed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import random as chance
@@ -393,13 +394,22 @@ class _InThread:
         """
         assert entry.change_id is not None
         self._home.note()
-        async with self._places:
-            await asyncio.to_thread(self._tell, entry, entry.change_id)
+        await self._places.acquire()
+        run = contextvars.copy_context().run
+        thread = asyncio.get_running_loop().run_in_executor(None, run, self._tell_or_fail, entry, entry.change_id)
+        thread.add_done_callback(lambda _: self._places.release())  # one that is not waited for any more has its place
+        await asyncio.shield(thread)
         if not await self._journal.was_told(entry.change_id, self._name):
             raise RuntimeError(f"within: its transaction was not committed. {_COMMITS}")
 
+    def _tell_or_fail(self, entry: Entry, change_id: int) -> None:
+        """In the thread. No future takes a ``StopIteration``: it would be waited for without end."""
+        try:
+            self._tell(entry, change_id)
+        except StopIteration as error:
+            raise RuntimeError("StopIteration") from error
+
     def _tell(self, entry: Entry, change_id: int) -> None:
-        """In the thread."""
         opened: Any = self._within()
         if not hasattr(opened, "__enter__"):
             raise TypeError("within: a plain function needs one that is entered by 'with', such as transaction.atomic")

@@ -17,14 +17,14 @@ from bulk.worlds import payout, session
 from django.db import connections, transaction
 from ipn.django_site import set_up
 from outbox.banks import BALANCE, WORTH, Bank, bank
-from outbox.desks import Desk, ids
+from outbox.desks import Desk, ids, until
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from payments_async import Credentials, PaymentsSession
 from payments_async.journal import Entry, OrdersDiffer, OrderUnknown, PostgresJournal, SqliteJournal, State
-from payments_async.outbox import Outbox
+from payments_async.outbox import HandlerPolicy, Outbox
 from payments_async.sandbox import Sandbox
 
 Run = Callable[[str], object]
@@ -119,13 +119,13 @@ def shop() -> Iterator[Bank]:
 
 
 @asynccontextmanager
-async def desk(shop: Bank) -> AsyncIterator[Desk]:
+async def desk(shop: Bank, **options: Any) -> AsyncIterator[Desk]:
     """A service, a session, the journal and an outbox, open in the loop of the test."""
     async with (
         Sandbox() as service,
         PostgresJournal(shop.dsn, schema=shop.journal) as journal,
         session(service) as payments,
-        Outbox(payments, journal) as outbox,
+        Outbox(payments, journal, **options) as outbox,
     ):
         yield Desk(service, payments, journal, outbox)
 
@@ -195,6 +195,39 @@ async def test_a_plain_function_is_told_once_in_its_own_transaction(begin: Any, 
                 await asyncio.sleep(0.01)
     assert (BALANCE + WORTH, 2) == (shop.balance, len(tried))
     assert threading.current_thread().name not in tried
+
+
+async def test_a_plain_function_that_never_ends(shop: Bank) -> None:
+    """It keeps one of four places, also when it is not waited for any more: the other threads are there for others."""
+    begun, may_end = [], threading.Event()
+
+    @contextmanager
+    def within() -> Iterator[Any]:
+        with by_psycopg(shop) as (connection, _):
+            yield connection
+
+    policy = HandlerPolicy(timeout=0.2, wait_initial=0.01, wait_max=0.01)
+    async with desk(shop, policy=policy) as here:
+
+        @here.outbox.on(State.ACCEPTED, within=within)
+        def accepted(entry: Entry, connection: Any) -> None:
+            begun.append(entry.request_id)
+            if entry.request_id == payout(0).request_id:
+                raise StopIteration  # which no future takes
+            may_end.wait(60)
+
+        failures: list[str] = []
+        here.outbox.error(lambda failure: failures.append(failure.error))
+        try:
+            await here.outbox.pay(payout(0), timeout=60)
+            await until(lambda: asyncio.sleep(0, any("StopIteration" in one for one in failures)), True)
+            for number in range(1, 9):
+                await here.outbox.put(payout(number))
+            await until(lambda: asyncio.sleep(0, len(failures) > 20), True)
+            assert 4 == len([one for one in begun if one != payout(0).request_id])
+            await asyncio.wait_for(asyncio.to_thread(int), 10)
+        finally:
+            may_end.set()
 
 
 async def test_what_a_plain_function_cannot_be_called_in(shop: Bank) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -15,13 +16,21 @@ from payments_async.sandbox import Fault, Quirks, Sandbox
 
 
 async def test_each_attempt_and_the_wait_before_the_next_one() -> None:
-    """A read that is turned away is told with the wait; then the attempt that succeeds, with its correlation id."""
+    """A read that is turned away is told with the wait; then the attempt that succeeds, with its correlation id.
+
+    A hook that fails with a cancellation cancels no call: a function that waits for nothing is never cancelled.
+    """
     told: list[Attempt] = []
     retry = RetryPolicy(wait_initial=0.001)
     async with (
         Sandbox(quirks=Quirks(envelope_correlation_id=True)) as sandbox,
         session(sandbox, retry=retry) as payments,
     ):
+
+        @payments.on_attempt
+        def waits_for_what_was_cancelled(_: Attempt) -> None:
+            raise asyncio.CancelledError
+
         assert payments.on_attempt(told.append) == told.append
         await payments.log_in()
         sandbox.script(Fault.RATE_LIMITED)
