@@ -23,6 +23,7 @@ from payments_async.journal import Signal
 from payments_async.journal.contract import next_state
 from payments_async.outbox._health import KINDS
 from payments_async.sandbox import Fault, Quirks
+from payments_async.sandbox._catalogue import ITEMS
 from payments_async.sandbox._faults import OPTIONS
 
 ROOT = Path(__file__).parent.parent
@@ -150,6 +151,11 @@ def test_the_page_of_quirks_has_all_of_them() -> None:
         expected.append((field.name, written(field.default), ", ".join(map(written, others))))
     shown = zip(*(plain(columns("quirks", column, heading="Quirks")) for column in (0, 1, 2)), strict=True)
     assert expected == list(shown)
+
+
+def test_the_page_of_tests_has_the_items_of_the_sandbox() -> None:
+    """A program that pays another kind finds its item there."""
+    assert list(ITEMS) == plain(columns("testing", heading="Items of the sandbox"))
 
 
 def written(value: object) -> str:

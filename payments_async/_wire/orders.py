@@ -249,7 +249,7 @@ class CollectionOrder:
     >>> order = CollectionOrder(
     ...     request_id="invoice-17",
     ...     amount=1500,
-    ...     provider_item_id="MTNMOBILEMONEYCOLLECTUG",
+    ...     provider_item_id="MTNMOBILEMONEYUG_MTNMOBILEMONEYUG",
     ...     beneficiary=Beneficiary(name="Grace Akello"),
     ...     payer=MobileMoneyWallet("+256772000017"),
     ... )
