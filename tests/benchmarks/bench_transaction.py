@@ -6,7 +6,8 @@ The transaction takes an amount from a customer's balance (of a thousand custome
 one of the same size into a table of the application. Both are measured in turns by the same connection; only ratios of
 one run mean anything. Without ``--dsn``, the server is the one of the tests, on a disk that costs nothing. Nobody works
 the outbox meanwhile, but with ``--worked``: then what is sent is sent beside it, on the same processors. An order is
-told of at its commit, or looked for by somebody who has just taken another one: "watched".
+told of at its commit, or looked for by somebody who has just taken another one: "watched". At last, what an order costs
+the server of which 50 are put in one transaction, one by one and with one statement.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ import attrs
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench_bulk import WHO, orders, served
-from places import new_journal
+from places import new_journal, processor_of
 
 from payments_async import PaymentsSession, PayoutOrder
 from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.outbox._scans import account_of
 
 CUSTOMERS = 1000
+MANY = 50  # orders in one transaction
 _NUMBERS = itertools.count()
 _TABLES = f"""DROP SCHEMA IF EXISTS bench_bank CASCADE; CREATE SCHEMA bench_bank;
     CREATE TABLE bench_bank.customer (id BIGINT PRIMARY KEY, balance NUMERIC NOT NULL);
@@ -100,6 +102,27 @@ async def measured(pool: asyncpg.Pool, outbox: Outbox, kind: str, count: int, ab
     return count / (time.perf_counter() - begun)
 
 
+async def compare_many(pool: asyncpg.Pool, outbox: Outbox, dsn: str, count: int, turns: int) -> None:
+    """What each of many orders in one transaction costs the server."""
+    used = processor_of(dsn)
+    seen: dict[str, list[float]] = {"put": [], "put_all": []}
+    async with pool.acquire() as connection:
+        for turn in range(2 * turns):
+            kind, before = ("put", "put_all")[turn % 2], used()
+            for _ in range(count // MANY):
+                many = fresh(MANY)
+                async with connection.transaction():
+                    if kind == "put":
+                        for order in many:
+                            await outbox.put(order, connection=connection)
+                    else:
+                        await outbox.put_all(many, connection=connection)
+            seen[kind].append(1e6 * (used()[1] - before[1]) / (count // MANY * MANY))
+    print(f"{MANY} in one transaction, the server's processor for each:")
+    for kind, costs in seen.items():
+        print(f"  {kind:12}  {statistics.median(costs):4.0f} µs")
+
+
 async def main(dsn: str, count: int, turns: int, worked: bool) -> None:
     """Measure, in turns."""
     async with AsyncExitStack() as stack:
@@ -127,6 +150,7 @@ async def main(dsn: str, count: int, turns: int, worked: bool) -> None:
             for kind, rates in seen.items():
                 rate = statistics.median(rates)
                 print(f"  {kind:12}  {rate:8,.0f}/s  {1000 * abreast / rate:6.3f} ms  {usual / rate:5.2f}x")
+        await compare_many(pool, outbox, dsn, count, turns)
         await pool.execute("DROP SCHEMA bench_bank CASCADE")
 
 
