@@ -21,7 +21,7 @@ from payments_async._values.handlers import ErrorHook
 from payments_async._values.threads import in_thread
 from payments_async._wire.models import Acceptance
 from payments_async._wire.orders import Order
-from payments_async.ipn import Receiver, ReceiverSettings
+from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, ReceiverSettings
 from payments_async.journal import Entry, Journal, State, journal_at
 from payments_async.outbox import Outbox
 
@@ -63,6 +63,7 @@ class Payments:
         *,
         outbox: Outbox | None = None,
         receiver: Receiver | None = None,
+        senders: Iterable[str] = DOCUMENTED_SENDERS,
     ) -> None:
         """Put the parts together. Nothing is opened or sent before ``async with``.
 
@@ -70,8 +71,9 @@ class Payments:
             session: Not open yet.
             journal: A journal that is not open yet, the path of its file, or a DSN such as ``postgresql://host/name``.
             outbox: One with settings of your own, made of this session and this journal.
-            receiver: One with settings of your own, made of this journal. The default takes notifications from the
-                documented addresses of the service.
+            receiver: One with settings of your own, made of this journal.
+            senders: Addresses and networks of notifications, if you pass no receiver. Name ``127.0.0.1`` for a
+                simulated service on this machine.
 
         Raises:
             TypeError, ValueError: A part is of another kind, or belongs to another journal or session.
@@ -81,7 +83,7 @@ class Payments:
         journal = journal if isinstance(journal, Journal) else journal_at(journal)
         if receiver is None:
             settings = ReceiverSettings(dialect=session.dialect, observer=executor_of(session).observer)
-            receiver = Receiver(journal, settings=settings)
+            receiver = Receiver(journal, senders, settings=settings)
         elif check_instance("receiver", receiver, Receiver, "Receiver(journal, ...)").inbox is not journal:
             raise ValueError("receiver: make it of this journal, as in Receiver(journal, ...)")
         if outbox is None:
@@ -98,6 +100,7 @@ class Payments:
         variables: Mapping[str, str] | None = None,
         *,
         journal: Journal | str | Path | None = None,
+        senders: Iterable[str] = DOCUMENTED_SENDERS,
         **settings: Unpack[SessionSettings],
     ) -> Self:
         """Take address, credentials and journal from the environment, as the command line does.
@@ -108,6 +111,7 @@ class Payments:
         Args:
             variables: In place of those of the process.
             journal: In place of ``PAYMENTS_JOURNAL``.
+            senders: Addresses and networks of notifications.
             settings: As ``PaymentsSession`` takes them.
 
         Raises:
@@ -116,7 +120,7 @@ class Payments:
         place = journal or (os.environ if variables is None else variables).get(_JOURNAL)
         if not place:
             raise ValueError(f"not set in the environment: {_JOURNAL}; or pass journal='payments.sqlite'")
-        return cls(PaymentsSession.from_env(variables, **settings), place)
+        return cls(PaymentsSession.from_env(variables, **settings), place, senders=senders)
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opened:

@@ -74,7 +74,7 @@ def place(tmp_path: Path) -> Path:
 def local(service: Sandbox, place: Path) -> Payments:
     """Payments that take notifications of this machine."""
     session, journal = PaymentsSession.from_env(service.variables), SqliteJournal(place)
-    return Payments(session, journal, receiver=Receiver(journal, ["127.0.0.1"]))
+    return Payments(session, journal, senders=["127.0.0.1"])
 
 
 async def test_the_first_durable_payment(service: Sandbox, place: Path) -> None:
