@@ -226,6 +226,7 @@ async def test_the_fuse_stops_a_run_and_the_same_command_goes_on(run: Run, sandb
     assert "stopped: 2 orders are unknown, 1 may be" in ran.said
     line = "go on with: payments-async bulk run --journal j.sqlite --batch-id november --concurrency 1 --max-unknown 1"
     assert line in ran.said
+    assert "reconcile first: payments-async bulk reconcile --journal j.sqlite --batch-id november; then go" in ran.said
     await sandbox.settle()
     again = await run("bulk", "run", "--journal", "j.sqlite", "--yes")  # the only one that is not through
     assert (True, []) == (again.status in (0, 4), sandbox.duplicates())

@@ -428,7 +428,11 @@ class _BatchRun:
             )
         tell_next(screen, progress, self.journal, self.batch_id, quarantined=quarantined)
         if progress.stopped is not None:
-            screen.trouble(f"stopped: {progress.stopped}", f"go on with: {self.again}")
+            first = ""
+            if progress.counts[State.UNKNOWN]:  # a fuse counts them over all runs
+                line = command_line("bulk reconcile", journal=self.journal, batch_id=self.batch_id)
+                first = f"reconcile first: {line}; then "
+            screen.trouble(f"stopped: {progress.stopped}", f"{first}go on with: {self.again}")
         if progress.looked is not None and progress.looked.problem not in (None, progress.stopped):
             screen.trouble("only if nothing of this was ever sent, from any journal: add --without-looking")
         self.teller.ended(status)
