@@ -19,7 +19,8 @@ from payments_async import (
     Receiver,
     SqliteJournal,
 )
-from payments_async.bulk import plan, reconcile, run_batch
+from payments_async.bulk import BatchTerms, RunSettings, plan, reconcile, run_batch
+from payments_async.journal import PostgresJournal
 from payments_async.sandbox import Sandbox
 from payments_async.testing import Testing
 
@@ -74,6 +75,12 @@ MADE: list[tuple[Callable[[Parts], object], str]] = [
         lambda it: SqliteJournal(PATH, testing=Testing(now=5)),
         "now: expected a function that gives Unix seconds, not int",
     ),  # type: ignore[arg-type]
+    (lambda it: PostgresJournal("postgresql:///", testing={}), "testing: expected Testing(now=...), not dict"),  # type: ignore[arg-type]
+    (lambda it: RunSettings(testing={}), "testing: expected Testing(now=...), not dict"),  # type: ignore[arg-type]
+    (lambda it: BatchTerms(approvals=None), "approvals: expected a whole number, not NoneType"),  # type: ignore[arg-type]
+    (lambda it: BatchTerms(source_digest=7), "source_digest: expected text or None, not int"),  # type: ignore[arg-type]
+    (lambda it: Sandbox(redelivery=5), "redelivery: expected Redelivery(...), not int"),  # type: ignore[arg-type]
+    (lambda it: Sandbox(account={}), "account: expected SandboxAccount(...), not dict"),  # type: ignore[arg-type]
     (lambda it: Sandbox(clock=5), "clock: expected a clock, such as ManualClock(), not int"),  # type: ignore[arg-type]
 ]
 AWAITED: list[tuple[Callable[[Parts], Any], str]] = [
@@ -83,6 +90,7 @@ AWAITED: list[tuple[Callable[[Parts], Any], str]] = [
     (lambda it: run_batch(it.session, it.journal, "november", PATH), "pass (await read_batch(path)).orders"),
     (lambda it: reconcile(it.journal, it.session), f"{SESSION}_TemporaryJournal"),
     (lambda it: reconcile(it.session, PATH), f"{JOURNAL}str"),
+    (lambda it: reconcile(it.session, it.journal, testing={}), "testing: expected Testing(now=...), not dict"),  # type: ignore[arg-type]
     (lambda it: plan(it.journal, []), f"{SESSION}_TemporaryJournal"),
     (lambda it: plan(it.session, PATH), "not a file's name: pass await read_batch(path)"),
     (lambda it: it.session.transactions.settled(ORDER), "acceptance: expected an Acceptance, or the request id, not"),

@@ -155,6 +155,7 @@ async def reconcile(
     check_session(payments)
     check_journal(journal)
     check_instance("settings", settings, ReconcileSettings, "ReconcileSettings(...)")
+    check_instance("testing", testing, Testing, "Testing(now=...)")
     await check_account(payments, journal)
     clock, sleep = testing.now or time.time, testing.sleep or asyncio.sleep
     grace, list_scans, interval = settings.grace, settings.list_scans, settings.interval

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import attrs
 
-from payments_async._values.checks import check_flag, check_number, check_whole
+from payments_async._values.checks import check_flag, check_instance, check_number, check_whole
 from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async.journal._records import GRACE, INTERVAL, LISTS, TakeoverAuthorisation
 
@@ -80,6 +80,7 @@ class RunSettings:
             check_number("rate", self.rate, above_zero=True, unit="orders a second")
         for name in ("patience", "lease", "look_back"):
             check_number(name, getattr(self, name))
+        check_instance("testing", self.testing, Testing, "Testing(now=...)")
 
 
 @attrs.frozen(kw_only=True)
@@ -102,6 +103,12 @@ class BatchTerms:
     policy: str | None = None
     approvals: int = 0
     adoption: TakeoverAuthorisation | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_whole("approvals", self.approvals, 0)
+        for name in ("source_digest", "policy"):
+            check_instance(name, getattr(self, name), (str, type(None)), "text or None")
+        check_instance("adoption", self.adoption, (TakeoverAuthorisation, type(None)), "TakeoverAuthorisation(...)")
 
 
 @attrs.frozen(kw_only=True)

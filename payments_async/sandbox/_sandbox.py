@@ -58,6 +58,13 @@ class Sandbox:
         server: SandboxServer = SandboxServer(),  # noqa: B008 - frozen
         fast: bool = False,
     ) -> None:
+        for name, given, kind in (
+            ("redelivery", redelivery, Redelivery),
+            ("account", account, SandboxAccount),
+            ("server", server, SandboxServer),
+        ):
+            if not isinstance(given, kind):
+                raise TypeError(f"{name}: expected {kind.__name__}(...), not {type(given).__name__}")
         self._prefix = server.prefix.rstrip("/")
         self._host, self._port, self._tls = server.host, server.port, server.ssl
         if clock is not None and not hasattr(clock, "now"):

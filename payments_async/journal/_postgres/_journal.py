@@ -12,6 +12,7 @@ import attrs
 import psycopg
 
 from payments_async._values.amounts import amount_text
+from payments_async._values.checks import check_instance
 from payments_async._values.request_ids import plain_id
 from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async._wire.bodies import write_order
@@ -98,6 +99,7 @@ class PostgresJournal(Journal):
             )
         if not schema or "\0" in schema or len(schema.encode()) > _LONGEST:
             raise ValueError(f"schema: a name of at most {_LONGEST} bytes")
+        check_instance("testing", testing, Testing, "Testing(now=...)")
         self.schema = schema
         self._dsn = dsn
         self._namespace = quoted(schema)
