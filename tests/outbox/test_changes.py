@@ -436,7 +436,7 @@ async def test_a_journal_that_is_away_for_a_while_costs_no_change(
             await told(entry)
 
         async def is_said() -> bool:
-            return any("cannot be written down yet" in record.getMessage() for record in caplog.records)
+            return any("cannot be recorded yet" in record.getMessage() for record in caplog.records)
 
         async with running(dispatcher):
             await found(journal, [0])

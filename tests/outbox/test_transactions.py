@@ -477,7 +477,7 @@ async def test_an_order_that_cannot_be_taken(
         assert str(tmp_path / "journal.db") in held.problem
         health = await here.outbox.health()
         assert (2, 0) == (health.counts["orders_untaken"], health.staged)
-        assert 2 == sum("could not be taken" in record.getMessage() for record in caplog.records)
+        assert 2 == sum("could not be ingested" in record.getMessage() for record in caplog.records)
         with pytest.raises(HeldElsewhere):
             await here.outbox.put(payout(0))
         with pytest.raises(JournalRefused, match="could not be taken"):
