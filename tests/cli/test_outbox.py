@@ -644,7 +644,7 @@ async def test_a_batch_whose_loading_broke_off(run: Run, sandbox: Sandbox, payro
     process = await working(sandbox)
     assert process.stdout is not None
     async with asyncio.timeout(60):
-        while b"november was not loaded to its end, and is not sent" not in (line := await process.stdout.readline()):
+        while b"put the file again, as it was" not in (line := await process.stdout.readline()):
             assert line, "it ended without a word on the batch"
     await ended(process)
     assert 0 == (await run("outbox", "put", payroll, *IN, *BATCH, "--yes")).status
