@@ -374,7 +374,7 @@ class Dispatcher(Generic[L]):
             except Exception as error:
                 if isinstance(error, self._given_up) or self._clock() >= leased.until:
                     raise
-                self._tell_trouble("what became of a delivery cannot be written down yet", error)
+                self._tell_trouble("the outcome of a delivery cannot be recorded yet", error)
             else:
                 self._in_trouble = False
                 return
