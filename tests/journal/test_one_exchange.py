@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import psycopg
 import pytest
 from journal import postgres
@@ -339,7 +340,8 @@ async def test_whoever_stands_still_while_a_commit_leaves(schema: str) -> None:
         first = await still.put(SHOP, order(0), owner="worker", permits=True)
 
         def puts(numbers: range) -> list[Awaitable[Placed]]:
-            return [still.put(SHOP, order(n), owner="worker", chunk=first.chunk, permits=True) for n in numbers]
+            long = [attrs.evolve(order(n), message="November salary " * 100) for n in numbers]  # of 30 kB
+            return [still.put(SHOP, one, owner="worker", chunk=first.chunk, permits=True) for one in long]
 
         await asyncio.gather(*puts(range(1, 17)))
         await asyncio.gather(*puts(range(17, 33)))
@@ -348,8 +350,9 @@ async def test_whoever_stands_still_while_a_commit_leaves(schema: str) -> None:
         await line.holds.wait()
         await other.pause(SHOP, who="a person", why="while it stands still")
         await line.mend()
-        assert {JournalUnavailable} == {type(one) for one in await asking}
-        assert 33 == (await other.progress()).counts[State.SENDING]
+        lost = sum(isinstance(one, JournalUnavailable) for one in await asking)
+        assert lost  # all of them, or those after the first where these went in a commit of their own
+        assert 33 + 16 - lost == (await other.progress()).counts[State.SENDING]
 
 
 async def test_texts_that_the_server_does_not_take_as_they_are(schema: str) -> None:
