@@ -258,6 +258,7 @@ _STANDSTILLS = ("stop", "suspend", "pause", "kill")
 # What has to go wrong before a guard of a file is needed: only such seeds are asked about it.
 _FAULTS: Mapping[str, tuple[str, ...]] = {
     mutants.REPLIES: ("lies",),
+    mutants.APPROVALS: ("approves",),
     **dict.fromkeys((mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.NOTIFICATIONS), ("forgeries",)),
     mutants.MEMORY: ("second_journal", *_FILES),
     **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.QUARANTINE, mutants.JOURNAL), _FILES),

@@ -48,8 +48,10 @@ from payments_async.testing._simulation.processes import Process
 
 NAME = "shop"
 TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED, State.CANCELLED)
-MAKER, CHECKER = Signature(who="Ann Example"), Signature(who="Ben Example")
-FOUR_EYES = ApprovalRule(needed=1, shared_logins=True, why="four eyes", by=MAKER)
+MAKER = Signature(who="Ann Example")
+CHECKERS = Signature(who="Ben Example"), Signature(who="Cem Example")
+CHEATS = MAKER, Signature(who=" ann EXAMPLE ")  # the maker, also under another spelling
+SIX_EYES = ApprovalRule(needed=2, shared_logins=True, why="six eyes", by=MAKER)
 PATIENCE = 6_000.0  # seconds after the last fault within which everything has come to rest
 _LOOKED_UP = 3_600.0  # ... and at most between two looks at an order that is accepted: each is one reading of the list
 _TRIES = 3  # of an application, to put each of its orders
@@ -84,6 +86,7 @@ class World:
         told: Under which ids each handler heard of a fact.
         promised: Whose put has returned, by their ids in small letters.
         approved: Batches that another person has approved.
+        tried: Digests of plans that their maker has tried to approve.
         is_asked: Whether anything was proposed since the last look of who approves.
     """
 
@@ -96,6 +99,7 @@ class World:
     told: dict[tuple[str, str, str], set[int]] = attrs.field(factory=dict)
     promised: set[str] = attrs.field(factory=set)
     approved: set[str] = attrs.field(factory=set)
+    tried: set[str] = attrs.field(factory=set)
     is_asked: bool = False
     faults: list[str] = attrs.field(factory=list)
     lives: dict[int, Process] = attrs.field(factory=dict)
@@ -457,7 +461,7 @@ class World:
     async def _ask_for_approvals(self, journal: Journal) -> None:
         """See to it that nothing of a batch is sent, and nothing sent again, by the word of one person alone."""
         if self.has("approves") and not (await journal.approval_rule()).needed:
-            await journal.require_approvals(FOUR_EYES)
+            await journal.require_approvals(SIX_EYES)
 
     async def _propose(self, journal: Journal, name: str, orders: list[PayoutOrder]) -> str | None:
         """Propose a batch, where that is asked for; tells its digest."""
@@ -505,13 +509,23 @@ class World:
         """Approve all that was proposed; or change one's mind, now and then."""
         for proposal in await journal.proposals():
             mine = [one for one in await journal.approvals(proposal.digest) if one.withdrawn is None]
-            if not mine:
-                self.approved.add(proposal.batch_id)
-                await journal.approve(proposal.digest, by=CHECKER, note="seen")
+            if not mine and proposal.digest not in self.tried:
+                self.tried.add(proposal.digest)
+                self.is_asked = True  # at the next look by another person
+                for cheat in CHEATS:
+                    with suppress(NotApproved):
+                        await journal.approve(proposal.digest, by=cheat, note="mine")
+            elif missing := [one for one in CHECKERS if one.who not in [each.by.who for each in mine]]:
+                if len(missing) == 1:
+                    self.approved.add(proposal.batch_id)
+                self.is_asked = self.is_asked or len(missing) > 1
+                await journal.approve(proposal.digest, by=missing[0], note="seen")
+                with suppress(NotApproved):
+                    await journal.approve(proposal.digest, by=Signature(who=missing[0].who.upper()), note="seen twice")
                 self.say("person", "approved", proposal.batch_id)
             elif self.has("withdraws") and not self.is_calm and self.loop.chance.random() < 0.1:
                 self.is_asked = True
-                await journal.withdraw_approval(proposal.digest, by=CHECKER)
+                await journal.withdraw_approval(proposal.digest, by=CHECKERS[0])
                 self.say("person", "took back the approval of", proposal.batch_id)
 
     async def _send_again(self, journal: Journal) -> None:
