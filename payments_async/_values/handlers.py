@@ -179,6 +179,11 @@ class Router(ABC, Generic[K, T]):
         """Stop the timer."""
         self._deadlines.close()
 
+    @property
+    def has_handlers(self) -> bool:
+        """Whether there is any handler."""
+        return bool(self._routes)
+
     def hears(self, fact: T) -> bool:
         """Whether any handler may want it."""
         return bool(self._routes) and bool(self._for(fact))

@@ -148,7 +148,12 @@ class DurablePipeline:
     # What the dispatcher asks of a queue
 
     async def claim(self, *, lease: float, limit: int, until: float) -> Sequence[_Leased]:
-        """Take over due events that nobody holds: retries, and those of a receiver that died."""
+        """Take over due events that nobody holds: retries, and those of a receiver that died.
+
+        Without a handler, nothing: what is due waits for another process, whose handler has failed, or which died.
+        """
+        if self._confirm is None and not self._router.has_handlers:
+            return ()
         claimed = await self._inbox.claim(self._name(), lease=lease, limit=limit)
         return [
             _Leased(one.event_id, one.event, until, one.conflict, one.tries, frozenset(one.done), one.doubt)

@@ -95,3 +95,21 @@ async def test_what_came_while_there_was_no_room_is_handled_as_soon_as_there_is(
             await are_all.wait()
     assert {f"t-{number}" for number in range(3 * ROOM)} == set(handled)
     assert 3 * ROOM == len(handled)
+
+
+async def test_a_receiver_without_handlers_leaves_what_waits_for_those_of_others(tmp_path: Path) -> None:
+    """As one that is opened for a while beside an application, whose handler has failed or whose process died."""
+    looked = asyncio.Event()
+
+    async def look_again(_: float) -> None:
+        looked.set()
+        await asyncio.Event().wait()
+
+    async with Looked(tmp_path / "journal.sqlite") as journal:
+        journal.looks = []
+        await journal.receive_all([arrival(1)], owner="the application")
+        beside = Receiver(journal, senders=["127.0.0.1"], testing=Testing(sleep=look_again))
+        async with asyncio.timeout(60), beside:
+            await looked.wait()
+        assert 1 == (await beside.health()).pending
+        assert [] == journal.looks
