@@ -13,7 +13,7 @@ from payments_async._session.namespaces import Cards as Cards
 from payments_async._session.namespaces import Collections as Collections
 from payments_async._session.namespaces import Payouts as Payouts
 from payments_async._session.namespaces import Products as Products
-from payments_async._session.session import Connection as Connection
+from payments_async._session.session import HttpConnection as HttpConnection
 from payments_async._session.session import PaymentsSession as PaymentsSession
 from payments_async._session.transactions import Settlement as Settlement
 from payments_async._session.transactions import Transactions as Transactions

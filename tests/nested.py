@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from payments_async import Connection
+from payments_async import HttpConnection
 from payments_async.bulk import BatchTerms, ReconcileSettings, RunSettings
 from payments_async.outbox import WorkerSettings
 from payments_async.sandbox import Redelivery, SandboxAccount, SandboxServer
@@ -26,7 +26,7 @@ def nested(given: Mapping[str, Any], **parts: type[Any]) -> dict[str, Any]:
 
 
 for_sandbox = partial(nested, redelivery=Redelivery, account=SandboxAccount, server=SandboxServer)
-for_session = partial(nested, connection=Connection, testing=Testing)
+for_session = partial(nested, connection=HttpConnection, testing=Testing)
 for_outbox = partial(nested, worker=WorkerSettings, testing=Testing)
 for_reconcile = partial(nested, settings=ReconcileSettings, testing=Testing)
 

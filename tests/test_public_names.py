@@ -21,12 +21,12 @@ import payments_async
 PINNED = {
     "payments_async": """
         Acceptance Account Accounts AirtimeLine Attempt AuthenticationFailed BankAccount Beneficiary Card Cards
-        CollectionOrder Collections Connection Credentials Destination Dialect Entry Exchange Exchanges FactsFormatter
-        IncompleteListing InternetLine InvalidOrder Limits Listing LocalFault MobileMoneyWallet NotSent Order Outbox
-        OutcomeUnknown Page Payments PaymentsError PaymentsSession PayoutOrder Payouts PostgresJournal Product
-        ProductItem Products Receiver Rejected RetryPolicy ServiceFault Settlement SeveralTransactions SqliteJournal
-        State Transaction TransactionBeneficiary TransactionProduct TransactionStatus Transactions UnreadableReply
-        UtilityAccount Validation request_id_for
+        CollectionOrder Collections Credentials Destination Dialect Entry Exchange Exchanges FactsFormatter
+        HttpConnection IncompleteListing InternetLine InvalidOrder Limits Listing LocalFault MobileMoneyWallet NotSent
+        Order Outbox OutcomeUnknown Page Payments PaymentsError PaymentsSession PayoutOrder Payouts PostgresJournal
+        Product ProductItem Products Receiver Rejected RetryPolicy ServiceFault Settlement SeveralTransactions
+        SqliteJournal State Transaction TransactionBeneficiary TransactionProduct TransactionStatus Transactions
+        UnreadableReply UtilityAccount Validation request_id_for
     """,
     "payments_async.bulk": """
         Batch BatchChanged BatchTerms Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import aiohttp
 
-from payments_async import Connection, Credentials, PaymentsError, PaymentsSession
+from payments_async import Credentials, HttpConnection, PaymentsError, PaymentsSession
 from payments_async.sandbox import Sandbox, SandboxServer
 
 
@@ -97,13 +97,13 @@ async def main(folder: Path) -> None:
         async with (
             aiohttp.ClientSession(trace_configs=[hooks()], cookie_jar=aiohttp.DummyCookieJar()) as http,
             PaymentsSession(
-                service.base_url, known, connection=Connection(http=http, ssl=tls_for_us(folder), proxy=address)
+                service.base_url, known, connection=HttpConnection(http=http, ssl=tls_for_us(folder), proxy=address)
             ) as payments,
         ):
             account = await payments.accounts.get()
             print(f"account in {account.currency}, through the proxy: {asked == ['CONNECT']}")
         stranger = ssl.create_default_context(cafile=str(folder / "service.pem"))
-        async with PaymentsSession(service.base_url, known, connection=Connection(ssl=stranger)) as payments:
+        async with PaymentsSession(service.base_url, known, connection=HttpConnection(ssl=stranger)) as payments:
             try:
                 await payments.accounts.get()
             except PaymentsError as error:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 import attrs
 import typer
 
-from payments_async import Connection, Credentials, Dialect, Limits, PaymentsSession
+from payments_async import Credentials, Dialect, HttpConnection, Limits, PaymentsSession
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.profiles import Profile
@@ -174,7 +174,7 @@ class ConnectionSettings:
                 credentials,
                 limits=limits,
                 dialect=Dialect(authorization_scheme=cast(Scheme, self.authorization or "Token")),
-                connection=Connection(ssl=self.tls, proxy=self.proxy, trust_env=self.proxy is None),
+                connection=HttpConnection(ssl=self.tls, proxy=self.proxy, trust_env=self.proxy is None),
             )
         except ValueError as error:
             raise BadInput(_named(str(error))) from error

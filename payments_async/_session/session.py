@@ -51,7 +51,7 @@ _CREDENTIALS = {"app_key": "PAYMENTS_APP_KEY", "app_password": "PAYMENTS_APP_PAS
 
 
 @frozen(kw_only=True)
-class Connection:
+class HttpConnection:
     """How a session reaches the service.
 
     Attributes:
@@ -60,7 +60,7 @@ class Connection:
         proxy: Address of an HTTP proxy. The service whitelists addresses, so yours may need one.
         trust_env: Whether the proxy variables of the environment count (not with ``http``: set it there).
 
-    >>> connection = Connection(proxy="http://proxy.internal:3128")
+    >>> connection = HttpConnection(proxy="http://proxy.internal:3128")
     >>> session = PaymentsSession("https://service.example", CREDENTIALS, connection=connection)
     """
 
@@ -83,7 +83,7 @@ class SessionSettings(TypedDict, total=False):
     retry: RetryPolicy | None
     limits: Limits | None
     timeout: aiohttp.ClientTimeout | float
-    connection: Connection | None
+    connection: HttpConnection | None
     observer: Observer | None
     testing: Testing
 
@@ -111,7 +111,7 @@ class PaymentsSession:
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
         timeout: aiohttp.ClientTimeout | float = DEFAULT_TIMEOUT,
-        connection: Connection | None = None,
+        connection: HttpConnection | None = None,
         observer: Observer | None = None,
         testing: Testing = NOT_TESTING,
     ) -> None:
@@ -138,7 +138,7 @@ class PaymentsSession:
         clock, sleep = testing.clock or steady_seconds, testing.sleep or asyncio.sleep
         dialect = dialect or Dialect()
         limits = limits or Limits()
-        connection = connection or Connection()
+        connection = connection or HttpConnection()
         observer = guarded(observer)
         sending, executing = _parts(observer)
         transport = sending(
@@ -455,7 +455,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "limits": (Limits, "Limits(concurrency=...)"),
     "http": (aiohttp.ClientSession, "an aiohttp.ClientSession (one that repeats requests would pay twice)"),
     "ssl": (tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified"),
-    "connection": (Connection, "Connection(proxy=...)"),
+    "connection": (HttpConnection, "HttpConnection(proxy=...)"),
 }
 
 

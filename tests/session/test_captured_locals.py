@@ -13,7 +13,7 @@ from session.captured import captured, taken_apart
 from session.conftest import Open
 from session.wires import LOGIN, SECRET, Request, Wire, accept_everything, payout, raw_reply, reply, until
 
-from payments_async import Connection, Credentials, Dialect, PaymentsSession, ServiceFault
+from payments_async import Credentials, Dialect, HttpConnection, PaymentsSession, ServiceFault
 from payments_async._values.masking import Secret
 
 TOKEN = "token-gannet-5577-and-long-enough-to-be-cut-somewhere-" + "x" * 80
@@ -152,7 +152,7 @@ async def test_a_hook_that_breaks(telling: Wire, stack: AsyncExitStack, where: s
     getattr(trace, where).append(broken)
     http = await stack.enter_async_context(aiohttp.ClientSession(trace_configs=[trace]))
     payments = await stack.enter_async_context(
-        PaymentsSession(telling.base_url, SECRET, connection=Connection(http=http))
+        PaymentsSession(telling.base_url, SECRET, connection=HttpConnection(http=http))
     )
     assert set() == leaks(await failure(payments.payouts.send(payout())))
 

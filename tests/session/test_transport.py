@@ -38,8 +38,8 @@ from session.wires import (
 
 from payments_async import (
     AuthenticationFailed,
-    Connection,
     Dialect,
+    HttpConnection,
     Limits,
     NotSent,
     OutcomeUnknown,
@@ -191,7 +191,7 @@ async def test_an_order_through_a_proxy(opened: Open, wire: Wire, stack: AsyncEx
 async def test_a_proxy_with_a_typo(proxy: str) -> None:
     """The setting is named at once."""
     with pytest.raises(ValueError, match=r"^proxy: "):
-        PaymentsSession("https://payments.test", SECRET, connection=Connection(proxy=proxy))
+        PaymentsSession("https://payments.test", SECRET, connection=HttpConnection(proxy=proxy))
 
 
 async def test_a_handshake_that_never_ends(opened: Open, wire: Wire) -> None:
@@ -281,7 +281,7 @@ async def test_headers_of_a_client_of_ours_and_of_one_that_was_brought(brought: 
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(aiohttp.ClientSession()) if brought else None
         payments = await stack.enter_async_context(
-            PaymentsSession(wire.base_url, SECRET, connection=Connection(http=http))
+            PaymentsSession(wire.base_url, SECRET, connection=HttpConnection(http=http))
         )
         await payments.payouts.send(payout())
     expected = ["host", "accept", "accept-encoding", "content-type", "user-agent", "authorization", "content-length"]
@@ -627,7 +627,7 @@ async def test_an_unknown_endpoint_is_called_once(
 async def test_a_brought_client_is_not_closed(opened: Open, wire: Wire, times: Times) -> None:
     """It outlives the session."""
     async with aiohttp.ClientSession() as http:
-        async with PaymentsSession(wire.base_url, SECRET, connection=Connection(http=http)) as payments:
+        async with PaymentsSession(wire.base_url, SECRET, connection=HttpConnection(http=http)) as payments:
             await payments.payouts.send(payout())
         assert not http.closed
 
@@ -667,7 +667,7 @@ async def test_trust_env_belongs_to_the_brought_client(stack: AsyncExitStack) ->
     """A setting that would be ignored is refused."""
     http = await stack.enter_async_context(aiohttp.ClientSession())
     with pytest.raises(ValueError, match=r"^trust_env: "):
-        PaymentsSession("https://payments.test", SECRET, connection=Connection(http=http, trust_env=True))
+        PaymentsSession("https://payments.test", SECRET, connection=HttpConnection(http=http, trust_env=True))
 
 
 @pytest.mark.skipif(not MIDDLEWARES, reason="this aiohttp knows no client middlewares")
@@ -839,10 +839,12 @@ async def test_plain_http_that_would_leave_this_machine(stack: AsyncExitStack) -
     """Neither a proxy elsewhere nor a client whose names we cannot see to takes it away."""
     http = await stack.enter_async_context(aiohttp.ClientSession())
     with pytest.raises(ValueError, match=r"^base_url: with a ClientSession of your own"):
-        PaymentsSession("http://pay.localhost:8080", SECRET, connection=Connection(http=http))
+        PaymentsSession("http://pay.localhost:8080", SECRET, connection=HttpConnection(http=http))
     with pytest.raises(ValueError, match=r"^proxy: a base_url with plain http"):
-        PaymentsSession("http://127.0.0.1:8080", SECRET, connection=Connection(proxy="http://proxy.test:3128"))
-    PaymentsSession("http://127.0.0.1:8080", SECRET, connection=Connection(http=http, proxy="http://127.0.0.1:3128"))
+        PaymentsSession("http://127.0.0.1:8080", SECRET, connection=HttpConnection(proxy="http://proxy.test:3128"))
+    PaymentsSession(
+        "http://127.0.0.1:8080", SECRET, connection=HttpConnection(http=http, proxy="http://127.0.0.1:3128")
+    )
 
 
 async def test_plain_http_leads_nowhere_else(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from session.wires import SECRET, Wire, accept_everything, reply
 from wire.conftest import Open
 from wire.orders import payout
 
-from payments_async import Connection, Dialect, Limits, PaymentsSession, RetryPolicy
+from payments_async import Dialect, HttpConnection, Limits, PaymentsSession, RetryPolicy
 from payments_async.bulk import Fuse
 
 
@@ -153,22 +153,22 @@ def test_tls_that_is_not_verified() -> None:
     """There is no way to leave it out by accident."""
     wrong: Any = False
     with pytest.raises(TypeError, match=r"^ssl: expected an ssl\.SSLContext"):
-        PaymentsSession("https://payments.test", SECRET, connection=Connection(ssl=wrong))
-    PaymentsSession("https://payments.test", SECRET, connection=Connection(ssl=ssl.create_default_context()))
+        PaymentsSession("https://payments.test", SECRET, connection=HttpConnection(ssl=wrong))
+    PaymentsSession("https://payments.test", SECRET, connection=HttpConnection(ssl=ssl.create_default_context()))
 
 
 async def test_a_context_that_does_not_verify() -> None:
     """It is refused as well, ours or that of a client that was brought."""
     with pytest.raises(ValueError, match=r"^ssl: the context does not verify"):
         PaymentsSession(
-            "https://payments.test", SECRET, connection=Connection(ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+            "https://payments.test", SECRET, connection=HttpConnection(ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         )
     for wrong in (False, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=wrong)) as http:
             with pytest.raises(ValueError, match=r"^http: its connector does not verify"):
-                PaymentsSession("https://payments.test", SECRET, connection=Connection(http=http))
+                PaymentsSession("https://payments.test", SECRET, connection=HttpConnection(http=http))
             PaymentsSession(
-                "https://payments.test", SECRET, connection=Connection(http=http, ssl=ssl.create_default_context())
+                "https://payments.test", SECRET, connection=HttpConnection(http=http, ssl=ssl.create_default_context())
             )
 
 
