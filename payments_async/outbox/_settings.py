@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import attrs
-
 from payments_async._values.checks import check_flag, check_instance, check_number, check_whole
-from payments_async._values.testing import NOT_TESTING, Testing
+from payments_async._values.frozen import field, frozen
+from payments_async._values.testing import Testing
 from payments_async.journal._records import GRACE, INTERVAL, LISTS, TakeoverAuthorisation
 
 LookFirst = Literal["always", "in_doubt", "never"]
 _WEEK = 7 * 86_400.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WorkerSettings:
     """The work that one process does for an outbox.
 
@@ -44,7 +43,7 @@ class WorkerSettings:
             check_number(name, getattr(self, name))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunSettings:
     """How fast and how patiently a batch is run.
 
@@ -70,7 +69,7 @@ class RunSettings:
     lease: float = 30.0
     look_first: LookFirst = "always"
     look_back: float = _WEEK
-    testing: Testing = NOT_TESTING
+    testing: Testing = field(factory=Testing)
 
     def __attrs_post_init__(self) -> None:
         if self.look_first not in get_args(LookFirst):
@@ -83,7 +82,7 @@ class RunSettings:
         check_instance("testing", self.testing, Testing, "Testing(now=...)")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BatchTerms:
     """What a batch was planned and approved as.
 
@@ -111,7 +110,7 @@ class BatchTerms:
         check_instance("adoption", self.adoption, (TakeoverAuthorisation, type(None)), "TakeoverAuthorisation(...)")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReconcileSettings:
     """How thoroughly open orders are looked for.
 
