@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._threads import Sequencer
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._statements._database import Connection, Gathered, Later, Unforeseen
+from payments_async.journal._statements._database import Connection, Gathered, Promised, Unforeseen
 from payments_async.journal._statements._entries import Commit, Together, Work
 
 T = TypeVar("T")
@@ -440,7 +440,7 @@ class _OneByOne(Exception):
 def _told_now(told: _Told) -> _Told:
     """What came of operations, now that their commit is made."""
     futures, results, error = told
-    return futures, [one() if isinstance(one, Later) else one for one in results], error
+    return futures, [one() if isinstance(one, Promised) else one for one in results], error
 
 
 def _log_settled(commit: Commit) -> None:

@@ -20,7 +20,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq.abc import PGresult
 
 from payments_async.journal._postgres._connection import PgConnection, Statement
-from payments_async.journal._statements._database import Later, Rows, Unforeseen
+from payments_async.journal._statements._database import Promised, Rows, Unforeseen
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class GatheredCommit:
     def __init__(self, by: PgConnection) -> None:
         self.by = by
         self._statements: list[Statement] = []
-        self._later: list[tuple[int, Answer[Any]]] = []  # what is told in the end, and by which statement
+        self._later: list[tuple[int, PromisedRows[Any]]] = []  # what is told in the end, and by which statement
         self._answers: dict[_Question, tuple[list[Any], str | None]] = {}  # of the server, and their digests
         self._asked: dict[_Question, int] = {}  # and how much had been written when they were asked
         self._written = 0
@@ -93,9 +93,9 @@ class GatheredCommit:
         for question, rows in zip(asked, found, strict=True):
             self._answers[question] = [row[:-1] for row in rows], rows[0][-1] if rows else None
 
-    def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> Answer[T]:
+    def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> PromisedRows[T]:
         """Let a statement go along whose rows are told in the end; it fails by itself where it has to."""
-        answer = Answer(read)
+        answer = PromisedRows(read)
         self._later.append((len(self._statements), answer))
         self.gather(sql, parameters, None)
         return answer
@@ -145,7 +145,7 @@ class GatheredCommit:
         """There is nothing to be closed."""
 
 
-class Answer(Later[T]):
+class PromisedRows(Promised[T]):
     """What is told of a statement's rows, once they are there.
 
     Args:

@@ -17,7 +17,7 @@ from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._approvals import rule as rule_in
-from payments_async.journal._statements._database import Connection, Database, Later
+from payments_async.journal._statements._database import Connection, Database, Promised
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
@@ -221,7 +221,7 @@ class Identity:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return count
 
-    def gather_before_commit(self, commit: Commit, gathered: GatheredCommit) -> Later[int] | None:
+    def gather_before_commit(self, commit: Commit, gathered: GatheredCommit) -> Promised[int] | None:
         """Let what ``before_commit`` does go along; where a commit is counted, what tells the count once it is made."""
         if not (commit.moves or commit.is_counted or commit.last):
             if commit.has_claimed:

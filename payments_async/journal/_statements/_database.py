@@ -13,6 +13,7 @@ The statements are written once, in the SQL that SQLite and PostgreSQL share:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -80,12 +81,12 @@ class Unforeseen(BaseException):
     """
 
 
-class Later(Generic[T_co]):
+class Promised(ABC, Generic[T_co]):
     """What an operation tells once its commit is made."""
 
+    @abstractmethod
     def __call__(self) -> T_co:
         """Tell it."""
-        raise NotImplementedError
 
 
 class Gathered(Connection, Protocol):
@@ -107,7 +108,7 @@ class Gathered(Connection, Protocol):
     def look_ahead(self, questions: Sequence[tuple[str, Sequence[Any]]], /) -> None:
         """Ask in one exchange what will be asked in a moment. Raises ``Unforeseen``."""
 
-    def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> Later[T]:
+    def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> Promised[T]:
         """Let a statement go along whose rows are told once the commit is made."""
 
 

@@ -247,7 +247,7 @@ class Commit:
     def tell(self, sql: str, values: Sequence[Any], read: Callable[[list[Any]], T]) -> T:
         """What an operation tells of a statement's rows; nothing else that is done depends on them.
 
-        Where statements are gathered it is ``Later``, which is what the operation returns then.
+        Where statements are gathered it is ``Promised``, which is what the operation returns then.
         """
         if self._gathered is None:
             return read(self.execute(sql, values).fetchall())
