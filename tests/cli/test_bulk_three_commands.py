@@ -4,12 +4,14 @@ import json
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xlsxwriter  # type: ignore[import-untyped]
 from cli.commands import Run
 
 from payments_async._cli import batch_state
+from payments_async.bulk import RunProgress, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Sandbox
 
@@ -139,6 +141,26 @@ async def test_what_a_batch_may_come_to_counts_without_its_file_too(run: Run, sa
         refused = await run(*send, *limit)
         assert (2, True, 0) == (refused.status, limit[0] in refused.said, len(sandbox.ledger)), refused.said
     assert (0, 2) == ((await run(*send, "--max-total", "240000")).status, len(sandbox.ledger))
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_file_that_is_changed_while_it_is_sent(
+    run: Run, sandbox: Sandbox, here: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    """Its orders were loaded before: they are told as sent, and nobody is asked to plan them again."""
+    digest = await proposed(run)
+
+    async def changed_meanwhile(*parts: Any, **named: Any) -> RunProgress:
+        sent = await run_batch(*parts, **named)
+        (here / "Payroll October 2026.xlsx").unlink()
+        if not is_gone:
+            write("Payroll October 2026.xlsx", 950_000)
+        return sent
+
+    monkeypatch.setattr("payments_async._cli.commands.bulk.run.run_batch", changed_meanwhile)
+    ran = await run("bulk", "run", "--yes", "--plan", digest)
+    assert (0, 2) == (ran.status, len(sandbox.ledger)), ran.said
+    assert ("2 accepted" in ran.said, "nothing was sent" in ran.said) == (True, False)
 
 
 async def test_a_proposal_that_is_taken_back(run: Run, sandbox: Sandbox) -> None:

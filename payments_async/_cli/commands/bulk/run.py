@@ -378,7 +378,15 @@ class _BatchRun:
                     f"{self.again} --adopt --who NAME --why REASON"
                 ) from error
         if batch is not None:
-            await _note_particulars(journal, self.batch_id, batch)
+            try:
+                await _note_particulars(journal, self.batch_id, batch)
+            except (BatchChanged, OSError, ValueError) as error:  # all that could be sent is on its way by now
+                why = (
+                    "was changed meanwhile"
+                    if isinstance(error, BatchChanged)
+                    else f"cannot be read: {clean(str(error))}"
+                )
+                self.screen.note(f"{batch.path.name} {why}; nobody is found by its other columns, and all else stands")
         if not stop.is_hard:
             return progress
         left = await journal.progress(self.batch_id)
