@@ -143,6 +143,20 @@ async def test_what_a_batch_may_come_to_counts_without_its_file_too(run: Run, sa
     assert (0, 2) == ((await run(*send, "--max-total", "240000")).status, len(sandbox.ledger))
 
 
+async def test_a_concern_that_came_up_after_the_proposal(run: Run, sandbox: Sandbox) -> None:
+    """A colleague has paid the same persons meanwhile: whoever proposed it has not looked at that."""
+    plan = ("bulk", "plan", "Payroll October 2026.xlsx", "--journal", "pay.sqlite", "--new-journal", *FIRST)
+    assert 0 == (await run(*plan, "--maker", "A. Clerk", "--acknowledge")).status
+    shutil.copyfile("Payroll October 2026.xlsx", "copy.xlsx")
+    copy = json.loads((await run("bulk", "plan", "copy.xlsx", "--batch-id", "copy", "--json")).out)["digest"]
+    assert 0 == (await run("bulk", "run", "copy.xlsx", "--batch-id", "copy", "--yes", "--plan", copy)).status
+    send = ("bulk", "run", "--batch-id", "payroll-october-2026", "--yes")
+    refused = await run(*send)
+    assert (2, 2) == (refused.status, len(sandbox.ledger)), refused.said
+    assert "It would be paid twice" in refused.said
+    assert (0, 4) == ((await run(*send, "--acknowledge")).status, len(sandbox.ledger))
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_a_file_that_is_changed_while_it_is_sent(
     run: Run, sandbox: Sandbox, here: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool

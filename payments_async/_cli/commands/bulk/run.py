@@ -1,10 +1,11 @@
 """`payments-async bulk run`: a batch sent once it is clean, approved and confirmed. The same command goes on."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import attrs
 import typer
@@ -132,7 +133,7 @@ async def bulk_run(
     checks.amounts()
     async with existing(journal) as held:
         source = await _source(screen, held, journal, file, batch_id, approved)
-    rows, file_format, checks = _options(source, rows, file_format, checks)
+    rows, file_format, checks, looked_at = _options(source, rows, file_format, checks)
     batch_id = source.batch_id
     async with telling(screen, notify, "bulk run", batch_id=batch_id, journal=str(journal)) as teller:
         run = _BatchRun(
@@ -172,7 +173,7 @@ async def bulk_run(
                 chosen = await checks.chosen(screen, held, file_format, journal)
                 others = () if held is None else await held.runs()
                 before = [one.amount for one in others if one.ready and one.batch_id != batch_id]
-                made = await make_plan(
+                planned = await make_plan(
                     screen,
                     payments,
                     read.batch,
@@ -184,6 +185,7 @@ async def bulk_run(
                     concurrency=limits.concurrency,
                     rate=limits.rate,
                 )
+            made = _acknowledged(planned, looked_at)
             names = await names_shown(screen, made, source.file, is_asked=not yes)
             show_plan(screen, made, f"{source.file.name}, batch {batch_id}", names=names)
             check_plan(made, source.approved)
@@ -245,24 +247,36 @@ def _given(group: RowOptions | FileFormat | PlanChecks) -> dict[str, Any]:
 
 def _options(
     source: _Source, rows: RowOptions, file_format: FileFormat, checks: PlanChecks
-) -> tuple[RowOptions, FileFormat, PlanChecks]:
+) -> tuple[RowOptions, FileFormat, PlanChecks, Collection[str] | None]:
     """The options that were given; without a file those of the proposal, and the checks that were given.
+
+    Also which concerns were looked at when it was proposed, or ``None`` where that is said of all of them now.
 
     Raises:
         BadInput: One was given that is not heeded without a file.
     """
     if source.is_named:
-        return rows, file_format, checks
-    unused = [*_given(rows), *_given(file_format)]
+        return rows, file_format, checks, None
+    unused = [*(_given(rows).keys() - {"acknowledge"}), *_given(file_format)]
+    looked_at: Collection[str] | None = None
     if source.begun is not None and checks.max_each is not None:
         unused.append("max_each")
     if unused:
         names = ", ".join(f"--{'map' if name == 'mapped' else name.replace('_', '-')}" for name in unused)
         raise BadInput(f"{names}: name the batch file with it; without a file, it is sent as it was proposed")
     if source.proposal is not None:
-        rows, file_format, kept = options_of(source.proposal)
+        looked_at = None if rows.acknowledge else cast(Collection[str], source.proposal.options.get("concerns", ()))
+        kept_rows, file_format, kept = options_of(source.proposal)
+        rows = attrs.evolve(kept_rows, acknowledge=rows.acknowledge or kept_rows.acknowledge)
         checks = attrs.evolve(kept, **_given(checks))
-    return rows, file_format, checks
+    return rows, file_format, checks, looked_at
+
+
+def _acknowledged(plan: Plan, looked_at: Collection[str] | None) -> Plan:
+    """A plan of which no concern counts as looked at that came up since it was proposed."""
+    if looked_at is None or all(str(one) in looked_at for one in plan.concerns):
+        return plan
+    return attrs.evolve(plan, acknowledged=False)
 
 
 @attrs.frozen(kw_only=True)
