@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from payments_async import HttpConnection
-from payments_async.bulk import BatchTerms, ReconcileSettings, RunSettings
+from payments_async.bulk import BatchTerms, FileFormat, ReconcileSettings, RunSettings
 from payments_async.outbox import WorkerSettings
 from payments_async.sandbox import Redelivery, SandboxAccount, SandboxServer
 from payments_async.testing import Testing
@@ -28,6 +28,7 @@ def nested(given: Mapping[str, Any], **parts: type[Any]) -> dict[str, Any]:
 for_sandbox = partial(nested, redelivery=Redelivery, account=SandboxAccount, server=SandboxServer)
 for_session = partial(nested, connection=HttpConnection, testing=Testing)
 for_outbox = partial(nested, worker=WorkerSettings, testing=Testing)
+for_read = partial(nested, file=FileFormat)
 for_reconcile = partial(nested, settings=ReconcileSettings, testing=Testing)
 
 

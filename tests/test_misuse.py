@@ -19,7 +19,7 @@ from payments_async import (
     Receiver,
     SqliteJournal,
 )
-from payments_async.bulk import BatchTerms, RunSettings, plan, reconcile, run_batch
+from payments_async.bulk import BatchTerms, PlanSettings, RunSettings, plan, read_batch, reconcile, run_batch
 from payments_async.journal import PostgresJournal
 from payments_async.sandbox import Sandbox
 from payments_async.testing import Testing
@@ -78,6 +78,7 @@ MADE: list[tuple[Callable[[Parts], object], str]] = [
     (lambda it: PostgresJournal("postgresql:///", testing={}), "testing: expected Testing(now=...), not dict"),  # type: ignore[arg-type]
     (lambda it: RunSettings(testing={}), "testing: expected Testing(now=...), not dict"),  # type: ignore[arg-type]
     (lambda it: BatchTerms(approvals=None), "approvals: expected a whole number, not NoneType"),  # type: ignore[arg-type]
+    (lambda it: PlanSettings(max_total=1.5), "max_total: pass a Decimal or a whole number, not float"),  # type: ignore[arg-type]
     (lambda it: BatchTerms(source_digest=7), "source_digest: expected text or None, not int"),  # type: ignore[arg-type]
     (lambda it: Sandbox(redelivery=5), "redelivery: expected Redelivery(...), not int"),  # type: ignore[arg-type]
     (lambda it: Sandbox(account={}), "account: expected SandboxAccount(...), not dict"),  # type: ignore[arg-type]
@@ -93,6 +94,8 @@ AWAITED: list[tuple[Callable[[Parts], Any], str]] = [
     (lambda it: reconcile(it.session, it.journal, testing={}), "testing: expected Testing(now=...), not dict"),  # type: ignore[arg-type]
     (lambda it: plan(it.journal, []), f"{SESSION}_TemporaryJournal"),
     (lambda it: plan(it.session, PATH), "not a file's name: pass await read_batch(path)"),
+    (lambda it: plan(it.session, [], settings=RunSettings()), "settings: expected PlanSettings(...), not RunSettings"),  # type: ignore[arg-type]
+    (lambda it: read_batch(PATH, file=PATH), "file: expected FileFormat(...), not str"),  # type: ignore[arg-type]
     (lambda it: it.session.transactions.settled(ORDER), "acceptance: expected an Acceptance, or the request id, not"),
     (lambda it: Receiver(it.journal).wait_for(ORDER), "request_id: expected text, not PayoutOrder"),
 ]

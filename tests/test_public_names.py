@@ -30,11 +30,11 @@ PINNED = {
     """,
     "payments_async.bulk": """
         Batch BatchChanged BatchTerms Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn
-        FirstLook Fuse Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem ReconcileSettings
-        Reconciliation Repeat Report Retries Returned RunProgress RunSettings SearchProgress Share acknowledge
-        approval_sheet give_listing_deadline later_tries ledger lift_quarantine particulars_in plan problems_file
-        read_batch read_money receipt reconcile report retried_id retry_file returned_file run_batch sample_payroll
-        send_again send_again_all
+        FileFormat FirstLook Fuse Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress PlanSettings Problem
+        ReconcileSettings Reconciliation Repeat Report Retries Returned RunProgress RunSettings SearchProgress Share
+        acknowledge approval_sheet give_listing_deadline later_tries ledger lift_quarantine particulars_in plan
+        problems_file read_batch read_money receipt reconcile report retried_id retry_file returned_file run_batch
+        sample_payroll send_again send_again_all
     """,
     "payments_async.fleet": """
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit
@@ -273,9 +273,7 @@ def test_no_class_name_is_given_twice() -> None:
     assert {} == {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1}
 
 
-MANY = {  # the fields of a notification, and what has not been told apart yet
-    "payments_async.bulk.plan",
-    "payments_async.bulk.read_batch",
+MANY = {  # the fields of an order, and those of a notification
     "payments_async.journal.Journal.put",
     "payments_async.testing.notification",
 }

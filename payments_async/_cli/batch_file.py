@@ -22,7 +22,7 @@ from payments_async._cli.program import flags
 from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
-from payments_async.bulk import Batch, BatchChanged, Guess, read_batch
+from payments_async.bulk import Batch, BatchChanged, FileFormat, Guess, read_batch
 from payments_async.journal import SqliteJournal
 
 _OURS = frozenset(["outcome", "when(utc)", "transaction", "whatiswrong", "row"])  # of a file that was given back
@@ -159,7 +159,7 @@ class RowOptions:
 
 
 @attrs.frozen(kw_only=True)
-class FileFormat:
+class FormatOptions:
     """How a file is written, where it does not say so itself."""
 
     kind: Annotated[str | None, typer.Option(help="Kind of rows that name none.")] = None
@@ -215,7 +215,7 @@ async def read_payments(
     path: Path,
     batch_id: str | None,
     rows: RowOptions,
-    file_format: FileFormat,
+    file_format: FormatOptions,
     journal: JournalPlace | None,
     *,
     is_exact: bool = False,
@@ -264,7 +264,7 @@ async def read_payments(
 
 
 async def read_compared(
-    screen: Screen, path: Path, file_format: FileFormat, journal: JournalPlace | None, option: str
+    screen: Screen, path: Path, file_format: FormatOptions, journal: JournalPlace | None, option: str
 ) -> Batch:
     """The payments in a file that others are compared with: nothing of it is sent, so nobody is asked.
 
@@ -285,12 +285,15 @@ async def read_compared(
     return batch
 
 
+_OF_THE_FILE = {field.name for field in attrs.fields(FileFormat)}
+
+
 async def read_file(screen: Screen, path: Path, option: str = "", **how: Any) -> Batch:
     """The batch in a file.
 
     Args:
         option: That named the file.
-        how: Arguments of ``read_batch``.
+        how: Arguments of ``read_batch`` and of ``FileFormat``.
 
     Raises:
         BadInput: The file cannot be read at all.
@@ -299,7 +302,8 @@ async def read_file(screen: Screen, path: Path, option: str = "", **how: Any) ->
     try:
         step = LatestWords(f"reading {path.name}")
         async with working(screen, step):
-            return await read_batch(path, progress=step.rows(path.name), **how)
+            file = FileFormat(**{name: how.pop(name) for name in _OF_THE_FILE & how.keys()})
+            return await read_batch(path, file=file, progress=step.rows(path.name), **how)
     except FileNotFoundError as error:
         raise BadInput(f"{named}there is no file {path}; check the name") from error
     except (OSError, ValueError, ImportError, BatchChanged) as error:

@@ -12,7 +12,7 @@ import attrs
 import typer
 
 from payments_async import PaymentsSession
-from payments_async._cli.batch_file import FileFormat, RowOptions, read_compared, show_guesses
+from payments_async._cli.batch_file import FormatOptions, RowOptions, read_compared, show_guesses
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.limits import read_limit
@@ -29,6 +29,7 @@ from payments_async.bulk import (
     Issue,
     PayeeChange,
     Plan,
+    PlanSettings,
     Share,
     plan,
 )
@@ -66,37 +67,37 @@ class PlanChecks:
         """The options that make a run hold it against the same, but for the comparison, which only shows."""
         return {"max_each": self.max_each, "max_total": self.max_total}
 
-    def amounts(self) -> dict[str, Decimal | None]:
-        """Those that are numbers, as arguments of ``plan``.
+    def amounts(self) -> PlanSettings:
+        """Those that are numbers, as settings of ``plan``.
 
         Raises:
             BadInput: One of them is none.
         """
-        return {
-            "compare_change": _percent(self.compare_change),
-            "max_each": read_limit("--max-each", self.max_each),
-            "max_total": read_limit("--max-total", self.max_total),
-        }
+        return PlanSettings(
+            compare_change=_percent(self.compare_change),
+            max_each=read_limit("--max-each", self.max_each),
+            max_total=read_limit("--max-total", self.max_total),
+        )
 
     async def chosen(
         self,
         screen: Screen,
         held: Journal | None,
-        file_format: FileFormat,
+        file_format: FormatOptions,
         journal: JournalPlace | None,
-    ) -> dict[str, object]:
-        """All of them as arguments of ``plan``; a file to compare with is read.
+    ) -> PlanSettings:
+        """All of them as settings of ``plan``; a file to compare with is read.
 
         Raises:
             BadInput: One of them is wrong.
         """
-        return {"compare": await self._other(screen, held, file_format, journal), **self.amounts()}
+        return attrs.evolve(self.amounts(), compare=await self._other(screen, held, file_format, journal))
 
     async def _other(
         self,
         screen: Screen,
         held: Journal | None,
-        file_format: FileFormat,
+        file_format: FormatOptions,
         journal: JournalPlace | None,
     ) -> str | Batch | None:
         if self.compare is None or await self.is_batch(held):
@@ -139,7 +140,7 @@ async def make_plan(
     batch_id: str,
     journal: Journal | None,
     rows: RowOptions,
-    checks: Mapping[str, object] | None = None,
+    checks: PlanSettings = PlanSettings(),
     *,
     validate: bool,
     concurrency: int = 50,
@@ -148,7 +149,7 @@ async def make_plan(
     """The plan of a batch; how far it is shows meanwhile.
 
     Args:
-        checks: Further arguments of ``plan``.
+        checks: As ``PlanChecks`` made them.
 
     Raises:
         BadInput: The file was changed meanwhile.
@@ -164,10 +165,8 @@ async def make_plan(
                 validate=validate,
                 skip_bad=rows.skip_bad,
                 acknowledged=rows.acknowledge,
-                concurrency=concurrency,
-                rate=rate,
+                settings=attrs.evolve(checks, concurrency=concurrency, rate=rate),
                 progress=step.plan,
-                **(checks or {}),  # type: ignore[arg-type]  # as PlanChecks made them
             )
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; begin again") from error

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from payments_async._cli.agreement import login, signature
-from payments_async._cli.batch_file import FileFormat, RowOptions
+from payments_async._cli.batch_file import FormatOptions, RowOptions
 from payments_async._cli.batch_plan import PlanChecks
 from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput
@@ -130,11 +130,11 @@ def kept_options(how: Mapping[str, object], rows: RowOptions, checks: PlanChecks
     return {name: value for name, value in known.items() if value and name != "batch_id"}
 
 
-def options_of(proposal: Proposal) -> tuple[RowOptions, FileFormat, PlanChecks]:
+def options_of(proposal: Proposal) -> tuple[RowOptions, FormatOptions, PlanChecks]:
     """The options that a proposal keeps, as they were given."""
     kept = dict(proposal.options)
     kept["mapped"] = kept.pop("map", None)
-    return _filled(RowOptions, kept), _filled(FileFormat, kept), _filled(PlanChecks, kept)
+    return _filled(RowOptions, kept), _filled(FormatOptions, kept), _filled(PlanChecks, kept)
 
 
 def _filled(group: type[Any], kept: Mapping[str, object]) -> Any:

@@ -1,7 +1,7 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
 from payments_async._values.public import name_publicly
-from payments_async.bulk._file._batch import Batch, Guess, Repeat, read_batch, sample_payroll
+from payments_async.bulk._file._batch import Batch, FileFormat, Guess, Repeat, read_batch, sample_payroll
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._headings import FileColumn
 from payments_async.bulk._file._particulars import particulars_in
@@ -13,7 +13,7 @@ from payments_async.bulk._plan._payees import (
     Duplicates,
     PayeeChange,
 )
-from payments_async.bulk._plan._plan import Plan, PlanProgress, Share, plan
+from payments_async.bulk._plan._plan import Plan, PlanProgress, PlanSettings, Share, plan
 from payments_async.bulk._problems import Issue, Problem
 from payments_async.bulk._report._ledger import Ledger, ledger
 from payments_async.bulk._report._papers import approval_sheet, receipt
@@ -46,6 +46,7 @@ __all__ = [
     "DuplicateGroup",
     "Duplicates",
     "FileColumn",
+    "FileFormat",
     "FirstLook",
     "Fuse",
     "Guess",
@@ -55,6 +56,7 @@ __all__ = [
     "PayeeChange",
     "Plan",
     "PlanProgress",
+    "PlanSettings",
     "Problem",
     "ReconcileSettings",
     "Reconciliation",

@@ -25,6 +25,7 @@ from payments_async import (
     UtilityAccount,
 )
 from payments_async.bulk import (
+    PlanSettings,
     Share,
     approval_sheet,
     later_tries,
@@ -507,7 +508,7 @@ async def test_the_sheet_on_which_a_batch_is_approved(payments: PaymentsSession,
     assert ("RUN-1<", "Person L", False) == ("RUN-1<", "Person L", "RUN-1<" in page or "Person L" in page)
     assert "last pay" not in page
     before = [order(number, request_id=f"OLD-{number}", amount=500) for number in range(3, 14)]
-    made = await plan(payments, orders, batch_id="november", compare=before)
+    made = await plan(payments, orders, batch_id="november", settings=PlanSettings(compare=before))
     await approval_sheet(made, "november", path, overwrite=True)
     assert ("the same account under another name" in path.read_text(), "gone" in path.read_text()) == (True, True)
     assert ("Person L" in path.read_text(), "last pay" in path.read_text()) == (True, True)

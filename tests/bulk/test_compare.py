@@ -8,7 +8,7 @@ from bulk.files import row, write_csv
 from bulk.test_plan import fields, journal, of_file, order, payments, sandbox, sent
 
 from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
-from payments_async.bulk import Comparison, Plan, PlanProgress, plan, read_batch
+from payments_async.bulk import Comparison, Plan, PlanProgress, PlanSettings, plan, read_batch
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.journal import SqliteJournal, StateFolder
 from payments_async.outbox._scans import account_of
@@ -53,7 +53,9 @@ EXPECTED = [
 async def test_a_batch_is_compared_with_one_of_the_journal(payments: PaymentsSession, journal: SqliteJournal) -> None:
     """New, gone, changed by more than a fifth, known by another name or at another account; nobody is named."""
     await sent(journal, "october", *OCTOBER)
-    made = await plan(payments, NOVEMBER, journal=journal, batch_id="november", compare="october")
+    made = await plan(
+        payments, NOVEMBER, journal=journal, batch_id="november", settings=PlanSettings(compare="october")
+    )
     found = made.comparison
     assert found is not None
     assert sorted(EXPECTED, key=str) == sorted(told(found), key=str)
@@ -67,11 +69,11 @@ async def test_a_batch_is_compared_with_one_of_the_journal(payments: PaymentsSes
 async def test_a_batch_is_compared_with_a_file_or_orders(payments: PaymentsSession, tmp_path: Path) -> None:
     """The file is named, and all of it may be the same."""
     batch = await of_file(tmp_path, row(), row(request_id="RUN-2", phone_number="+256772000002"))
-    same = await plan(payments, batch, compare=await read_batch(batch.path))
+    same = await plan(payments, batch, settings=PlanSettings(compare=await read_batch(batch.path)))
     found = same.comparison
     assert found is not None
     assert ("batch.csv", 2, 2, []) == (found.other, found.count, found.same, told(found))
-    other = await plan(payments, NOVEMBER, compare=OCTOBER)
+    other = await plan(payments, NOVEMBER, settings=PlanSettings(compare=OCTOBER))
     assert sorted(EXPECTED, key=str) == sorted(told(other.comparison), key=str)
 
 
@@ -80,35 +82,35 @@ async def test_how_much_is_a_change_can_be_said(
     payments: PaymentsSession, change: Decimal | int, numbers: set[str]
 ) -> None:
     """In per cent of what it was, exactly."""
-    made = await plan(payments, NOVEMBER, compare=OCTOBER, compare_change=change)
+    made = await plan(payments, NOVEMBER, settings=PlanSettings(compare=OCTOBER, compare_change=change))
     assert numbers == {request_id for kind, request_id, *_ in told(made.comparison) if kind == "amount"}
 
 
 async def test_what_cannot_be_compared_is_refused(payments: PaymentsSession, journal: SqliteJournal) -> None:
     """A batch that the journal does not hold, and a percentage that is not exact."""
     with pytest.raises(ValueError, match="no batch october"):
-        await plan(payments, NOVEMBER, journal=journal, compare="october")
+        await plan(payments, NOVEMBER, journal=journal, settings=PlanSettings(compare="october"))
     with pytest.raises(TypeError, match="compare_change"):
-        await plan(payments, NOVEMBER, compare=OCTOBER, compare_change=0.2)  # type: ignore[arg-type]
+        await plan(payments, NOVEMBER, settings=PlanSettings(compare=OCTOBER, compare_change=0.2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_each"):
-        await plan(payments, NOVEMBER, max_each=-1)
+        await plan(payments, NOVEMBER, settings=PlanSettings(max_each=-1))
 
 
 async def test_a_limit_for_each_counts_all_that_a_payee_gets(payments: PaymentsSession) -> None:
     """Two small orders to one wallet are a large one; exactly the limit is within it."""
     orders = [order(1), order(2), order(3, destination=MobileMoneyWallet("+256772000001"), amount=Decimal(1001))]
-    made = await plan(payments, orders, max_each=2000)
+    made = await plan(payments, orders, settings=PlanSettings(max_each=2000))
     assert [("amount", "RUN-1", 1)] == fields(made)
     assert "more than the 2,000 allowed to each" in made.problems[0].remedy
-    assert 0 == (await plan(payments, orders, max_each=2001)).problem_count
+    assert 0 == (await plan(payments, orders, settings=PlanSettings(max_each=2001))).problem_count
 
 
 async def test_a_limit_in_total_is_not_left_out(payments: PaymentsSession) -> None:
     """Leaving bad orders out does not do away with it."""
-    made = await plan(payments, [order(1), order(2)], max_total=2999, skip_bad=True)
+    made = await plan(payments, [order(1), order(2)], settings=PlanSettings(max_total=2999), skip_bad=True)
     assert [("batch", None, 0)] == fields(made)
     assert "1 above the 2,999 allowed" in made.problems[0].remedy
-    assert (await plan(payments, [order(1), order(2)], max_total=3000)).is_clean
+    assert (await plan(payments, [order(1), order(2)], settings=PlanSettings(max_total=3000))).is_clean
 
 
 async def test_a_total_that_does_not_agree_is_not_left_out(payments: PaymentsSession, tmp_path: Path) -> None:
@@ -202,12 +204,26 @@ async def test_what_another_journal_of_this_machine_may_have_sent_is_a_problem(
     orders = [order(1), order(2)]
     async with SqliteJournal(tmp_path / "other.sqlite") as other:
         for held in (other, None):
-            made = await plan(payments, orders, journal=held, batch_id="november", state_folder=StateFolder.OF_USER)
+            made = await plan(
+                payments,
+                orders,
+                journal=held,
+                batch_id="november",
+                settings=PlanSettings(state_folder=StateFolder.OF_USER),
+            )
             assert [("request_id", "RUN-1", 1)] == fields(made)
             assert f"the journal {tmp_path / 'journal.sqlite'} holds it in batch october" in made.problems[0].remedy
-        nothing = await plan(payments, orders, journal=other, state_folder=tmp_path / "nobody was here")
+        nothing = await plan(
+            payments, orders, journal=other, settings=PlanSettings(state_folder=tmp_path / "nobody was here")
+        )
         assert nothing.is_clean
-    own = await plan(payments, orders[:1], journal=journal, batch_id="october", state_folder=StateFolder.OF_USER)
+    own = await plan(
+        payments,
+        orders[:1],
+        journal=journal,
+        batch_id="october",
+        settings=PlanSettings(state_folder=StateFolder.OF_USER),
+    )
     assert (True, 1) == (own.is_clean, own.recorded)
 
 
@@ -215,7 +231,14 @@ async def test_how_far_a_plan_is_can_be_followed(payments: PaymentsSession, jour
     """Each step with its number of orders."""
     await sent(journal, "october", *OCTOBER)
     seen: list[PlanProgress] = []
-    await plan(payments, NOVEMBER, journal=journal, batch_id="november", compare="october", progress=seen.append)
+    await plan(
+        payments,
+        NOVEMBER,
+        journal=journal,
+        batch_id="november",
+        settings=PlanSettings(compare="october"),
+        progress=seen.append,
+    )
     steps = [(one.step, one.done, one.total) for one in seen]
     assert [("orders", 7, 7), ("other batch", 7, None), ("paid of late", 7, None), ("summed up", 0, 7)] == steps
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from bulk.files import MTN, csv_text, edit_workbook, row, write_csv, write_workbook
+from nested import for_read
 
 from payments_async import PaymentsSession
 from payments_async.bulk import Batch, Guess, plan, read_batch
@@ -27,7 +28,7 @@ async def of_text(path: Path, text: str, **options: object) -> Batch:
     """The batch of a text."""
     file = path / "batch.csv"
     file.write_text(text, encoding="utf-8")
-    return await read_batch(file, **{"item": MTN, **options})  # type: ignore[arg-type]
+    return await read_batch(file, **for_read({"item": MTN, **options}))
 
 
 def problems(batch: Batch) -> list[tuple[int, str]]:

@@ -10,7 +10,7 @@ import pytest
 from bulk.files import MTN, row, write_csv
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
-from payments_async.bulk import Batch, Plan, Share, plan, read_batch
+from payments_async.bulk import Batch, Plan, PlanSettings, Share, plan, read_batch
 from payments_async.journal import Journal, RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.sandbox import Sandbox, _records
@@ -209,7 +209,12 @@ async def test_who_was_paid_of_late_in_another_batch_is_shown(
     assert [("NEW-1", "RUN-1", True, "october", "accepted")] == [
         (one.request_id, one.other, one.same_amount, one.batch_id, one.state) for one in made.duplicates.shown
     ]
-    assert () == (await plan(payments, again, journal=journal, batch_id="november", recent=-1.0)).duplicates.shown
+    assert (
+        ()
+        == (
+            await plan(payments, again, journal=journal, batch_id="november", settings=PlanSettings(recent=-1.0))
+        ).duplicates.shown
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,7 +247,7 @@ async def test_the_time_it_takes_knows_the_rate(payments: PaymentsSession, journ
     orders = [order(number) for number in range(1, 21)]
     await journal.request_rate("another run", 2.0, lease=60.0)
     assert 10 == (await plan(payments, orders, journal=journal, batch_id="b")).seconds
-    assert 20 == (await plan(payments, orders, journal=journal, batch_id="b", rate=1.0)).seconds
+    assert 20 == (await plan(payments, orders, journal=journal, batch_id="b", settings=PlanSettings(rate=1.0))).seconds
 
 
 async def test_a_batch_that_goes_on_is_not_asked_about_again(payments: PaymentsSession, journal: SqliteJournal) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 from bulk.files import HEADER, KINDS, MTN, SAMPLES, csv_text, row, write_csv, write_workbook
+from nested import for_read
 
 from payments_async import (
     AirtimeLine,
@@ -18,14 +19,14 @@ from payments_async import (
     PayoutOrder,
     UtilityAccount,
 )
-from payments_async.bulk import Batch, Problem, read_batch, sample_payroll
+from payments_async.bulk import Batch, FileFormat, Problem, read_batch, sample_payroll
 from payments_async.bulk._file._rows import read_row
 from payments_async.bulk._file._tables import open_table
 
 
 async def problems_of(tmp_path: Path, *rows: dict[str, str], **options: object) -> list[tuple[int, str]]:
     """Rows and columns that are told of a file with these rows."""
-    batch = await read_batch(write_csv(tmp_path / "batch.csv", *rows), **options)  # type: ignore[arg-type]
+    batch = await read_batch(write_csv(tmp_path / "batch.csv", *rows), **for_read(options))
     return [(problem.row, problem.column) for problem in batch.problems]
 
 
@@ -346,7 +347,7 @@ async def test_wrong_arguments_are_refused_before_anything_is_read(tmp_path: Pat
     path = write_csv(tmp_path / "b.csv", row())
     for name, value in {"region": "XX", "encoding": "klingon", "delimiter": ";;"}.items():
         with pytest.raises(ValueError, match=name):
-            await read_batch(path, **{name: value})  # type: ignore[arg-type]
+            await read_batch(path, **for_read({name: value}))
     with pytest.raises(ValueError, match="no such kind"):
         await read_batch(path, kind="cheque")
     with pytest.raises(FileNotFoundError):
@@ -357,13 +358,13 @@ async def test_an_encoding_that_there_is_not_with_a_workbook(tmp_path: Path) -> 
     """It is refused by its name in every format."""
     (tmp_path / "b.xlsx").write_bytes(b"PK\x03\x04")
     with pytest.raises(ValueError, match="encoding: Python knows no 'klingon'"):
-        await read_batch(tmp_path / "b.xlsx", encoding="klingon")
+        await read_batch(tmp_path / "b.xlsx", file=FileFormat(encoding="klingon"))
 
 
 async def test_a_tab_is_written_out(tmp_path: Path) -> None:
     """A terminal takes none that is typed."""
     (tmp_path / "b.csv").write_text(csv_text(row()).replace(",", "\t"), encoding="utf-8")
-    assert 1 == len((await read_batch(tmp_path / "b.csv", delimiter="tab")).orders)
+    assert 1 == len((await read_batch(tmp_path / "b.csv", file=FileFormat(delimiter="tab"))).orders)
 
 
 async def test_problem_is_a_sentence() -> None:

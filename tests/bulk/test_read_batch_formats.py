@@ -9,9 +9,10 @@ import pytest
 from bulk.files import csv_text, row, write_csv, write_workbook
 from hypothesis import example, given
 from hypothesis import strategies as st
+from nested import for_read
 
 from payments_async import PayoutOrder
-from payments_async.bulk import Batch, read_batch
+from payments_async.bulk import Batch, FileFormat, read_batch
 from payments_async.bulk._file._headings import Naming
 from payments_async.bulk._file._tables import find_delimiter
 
@@ -31,7 +32,7 @@ async def read_text(tmp_path: Path, text: str | bytes, **options: str) -> Batch:
     """Read a file with this in it."""
     path = tmp_path / "batch"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return await read_batch(path, **options)  # type: ignore[arg-type]
+    return await read_batch(path, **for_read(options))
 
 
 async def one_order(tmp_path: Path) -> PayoutOrder:
@@ -201,8 +202,8 @@ async def test_workbook_is_read_like_the_same_csv(tmp_path: Path) -> None:
     assert {7} == {problem.row for problem in batch.problems}
     assert ("only one sheet is read; the workbook also has 'Notes'",) == batch.notes
     with pytest.raises(ValueError, match="no sheet 'Other'"):
-        await read_batch(path, sheet="Other")
-    assert 1 == len((await read_batch(path, sheet="Notes")).problems)
+        await read_batch(path, file=FileFormat(sheet="Other"))
+    assert 1 == len((await read_batch(path, file=FileFormat(sheet="Notes"))).problems)
 
 
 async def test_cells_a_workbook_ruined_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from nested import for_read
 
 from payments_async.bulk import Batch, read_batch
 
@@ -16,7 +17,7 @@ async def read(folder: Path, header: str, *ends: str, **options: str) -> Batch:
     path = folder / "batch.csv"
     lines = [f"R-{number},{PERSON},{end}" for number, end in enumerate(ends, start=1)]
     path.write_text("\n".join([header, *lines, ""]))
-    return await read_batch(path, **options)  # type: ignore[arg-type]
+    return await read_batch(path, **for_read(options))
 
 
 def told(batch: Batch) -> list[tuple[int, str]]:

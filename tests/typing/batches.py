@@ -9,9 +9,11 @@ from payments_async import PaymentsSession, PayoutOrder
 from payments_async.bulk import (
     Batch,
     Comparison,
+    FileFormat,
     Fuse,
     Guess,
     Plan,
+    PlanSettings,
     ReconcileSettings,
     Reconciliation,
     RunSettings,
@@ -30,13 +32,22 @@ async def run(payments: PaymentsSession, path: Path, orders: Iterable[PayoutOrde
         batch = await read_batch(path)
         assert_type(batch, Batch)
         assert_type(await plan(payments, batch, journal=journal), Plan)
-        mapped = await read_batch(path, mapping={"name": "Employee Name"}, item="ITEM", guess_items=True)
+        mapped = await read_batch(
+            path, file=FileFormat(mapping={"name": "Employee Name"}), item="ITEM", guess_items=True
+        )
         assert_type(mapped.guesses, tuple[Guess, ...])
-        await read_batch(path, mapping=lambda headings: {"name": headings[0]})
-        await read_batch(path, mapping=["name"])  # E: headings by column
-        made = await plan(payments, batch, journal=journal, compare="october", max_each=Decimal(10**6), max_total=10**9)
+        await read_batch(path, file=FileFormat(mapping=lambda headings: {"name": headings[0]}))
+        await read_batch(path, file=FileFormat(mapping=["name"]))  # E: headings by column
+        made = await plan(
+            payments,
+            batch,
+            journal=journal,
+            settings=PlanSettings(compare="october", max_each=Decimal(10**6), max_total=10**9),
+        )
         assert_type(made.comparison, Comparison | None)
-        await plan(payments, batch, compare=mapped, compare_change=0.2)  # E: a float is not exact
+        await plan(
+            payments, batch, settings=PlanSettings(compare=mapped, compare_change=0.2)
+        )  # E: a float is not exact
         progress = await run_batch(payments, journal, "payroll", batch.orders, fuse=Fuse(max_total=Decimal(10**6)))
         assert_type(progress.counts[State.ACCEPTED], int)
         for state in progress.counts:

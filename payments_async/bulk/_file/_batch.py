@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 
 import attrs
 
+from payments_async._values.checks import check_instance
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
 from payments_async._values.request_ids import plain_id
@@ -206,6 +207,29 @@ class Batch:
     guesses: tuple[Guess, ...] = ()
 
 
+@frozen(kw_only=True)
+class FileFormat:
+    """How a batch file is written.
+
+    Attributes:
+        mapping: The heading of each column, as in ``{"name": "Employee Name"}``. Other headings are known by their
+            words. A function gets the headings and returns the mapping.
+        region: The country of telephone numbers without a country code.
+        encoding: Of a text file. By default it is guessed.
+        delimiter: Of a CSV file. By default it is guessed.
+        sheet: Of a workbook. By default the first one is read.
+
+    >>> FileFormat(sheet="November", mapping={"name": "Employee Name"}).region
+    'UG'
+    """
+
+    mapping: Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]] | None = None
+    region: str = "UG"
+    encoding: str | None = None
+    delimiter: str | None = None
+    sheet: str | None = None
+
+
 async def read_batch(
     path: str | os.PathLike[str],
     *,
@@ -214,12 +238,8 @@ async def read_batch(
     batch_id: str | None = None,
     item: str | None = None,
     guess_items: bool = False,
-    mapping: Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]] | None = None,
     currency: str | None = None,
-    region: str = "UG",
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    sheet: str | None = None,
+    file: FileFormat = FileFormat(),  # noqa: B008 - frozen
     progress: Callable[[int], object] | None = None,
 ) -> Batch:
     """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
@@ -244,13 +264,8 @@ async def read_batch(
         item: Item of the rows that name none.
         guess_items: Give rows without an item the one of the operator that their telephone number was given to, where
             that is known: mobile money, and airtime. It is a guess; see ``Batch.guesses``. ``item`` comes before it.
-        mapping: Which heading stands for which column, as in ``{"name": "Employee Name"}``; other headings are known
-            by their words. Or a function that is given the headings and tells that, such as one that remembers.
         currency: Currency of the rows that name none; a row that names another is refused.
-        region: Where telephone numbers without a country code belong.
-        encoding: Of a text file, when the guess is wrong.
-        delimiter: Of a CSV file, when the guess is wrong.
-        sheet: Of a workbook; the first one by default.
+        file: How the file is written: its headings, text and telephone numbers.
         progress: Called now and then, in the thread, with the number of rows that were read.
 
     Titles above the header and rows of totals are skipped: it has to agree with the sum of all amounts
@@ -263,6 +278,7 @@ async def read_batch(
             protected, too large, or a trap.
         BatchChanged: When the file is written to while it is checked.
     """
+    check_instance("file", file, FileFormat, "FileFormat(...)")
     rules = Rules(
         kind=None if kind is None else read_kind(kind),
         item=None if item is None else _read_item(item),
@@ -270,7 +286,7 @@ async def read_batch(
         currency=None if currency is None else read_currency(currency),
         batch_id=batch_id,
         derive_request_ids=derive_request_ids,
-        phone=PhoneReader(region),
+        phone=PhoneReader(file.region),
     )
     stopped = threading.Event()
 
@@ -286,7 +302,12 @@ async def read_batch(
     def work() -> Batch:
         source = Path(path)
         layout = find_layout(
-            source, encoding=encoding, delimiter=delimiter, sheet=sheet, mapped=mapping or {}, go_on=go_on
+            source,
+            encoding=file.encoding,
+            delimiter=file.delimiter,
+            sheet=file.sheet,
+            mapped=file.mapping or {},
+            go_on=go_on,
         )
         return _survey(source, layout, rules, told)
 

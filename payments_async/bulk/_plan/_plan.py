@@ -29,6 +29,7 @@ import attrs
 
 from payments_async._session.session import PaymentsSession, check_session, executor_of
 from payments_async._values.amounts import amount_text
+from payments_async._values.checks import check_instance, check_number, check_whole
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
 from payments_async._values.request_ids import plain_id
@@ -196,6 +197,52 @@ def _walkable(orders: Batch | Iterable[PayoutOrder]) -> Iterable[PayoutOrder]:
     return orders.orders if isinstance(orders, Batch) else orders
 
 
+@frozen(kw_only=True)
+class PlanSettings:
+    """What a plan compares a batch with, its limits, and the speed of the run.
+
+    Attributes:
+        compare: Another batch, such as last month's: its name in the journal, a ``Batch``, or orders.
+        compare_change: Per cent by which a payee's sum must differ to be shown.
+        max_each: The most that all orders together may pay one payee. More is a problem.
+        max_total: The most that all orders may come to. More is a problem.
+        recent: Seconds back in which an order of another batch to the same payee counts as a duplicate.
+        state_folder: This machine's memory of its journals. An order that another journal holds, and may have sent, is
+            a problem. By default ``run_batch`` checks that.
+        concurrency: Calls under way at once: of the validation, and of the run in the estimate.
+        rate: Orders a second of the run, for the estimate. A lower rate in the journal counts too.
+
+    >>> PlanSettings(compare="october", max_total=50_000_000).compare_change
+    20
+    """
+
+    compare: str | Batch | Iterable[PayoutOrder] | None = field(default=None, repr=False)
+    compare_change: Decimal | int = 20
+    max_each: Decimal | int | None = None
+    max_total: Decimal | int | None = None
+    recent: float = 7 * 86_400.0
+    state_folder: str | Path | StateFolder | None = None
+    concurrency: int = 20
+    rate: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _check_exact("compare_change", self.compare_change)
+        for name in ("max_each", "max_total"):
+            if getattr(self, name) is not None:
+                _check_exact(name, getattr(self, name))
+        check_whole("concurrency", self.concurrency, 1)
+        if self.rate is not None:
+            check_number("rate", self.rate, above_zero=True, unit="orders a second")
+
+
+def _check_exact(name: str, value: object) -> None:
+    """It is an exact number, not below zero."""
+    if isinstance(value, bool) or not isinstance(value, Decimal | int):
+        raise TypeError(f"{name}: pass a Decimal or a whole number, not {type(value).__name__}")
+    if not 0 <= Decimal(value) < Decimal("Infinity"):
+        raise ValueError(f"{name}: expected a number from 0, not {value}")
+
+
 async def plan(
     payments: PaymentsSession,
     orders: Batch | Iterable[PayoutOrder],
@@ -205,14 +252,7 @@ async def plan(
     validate: bool = False,
     skip_bad: bool = False,
     acknowledged: bool = False,
-    concurrency: int = 20,
-    rate: float | None = None,
-    recent: float = 7 * 86_400.0,
-    compare: str | Batch | Iterable[PayoutOrder] | None = None,
-    compare_change: Decimal | int = 20,
-    max_each: Decimal | int | None = None,
-    max_total: Decimal | int | None = None,
-    state_folder: str | Path | StateFolder | None = None,
+    settings: PlanSettings = PlanSettings(),  # noqa: B008 - frozen
     progress: Callable[[PlanProgress], object] | None = None,
 ) -> Plan:
     """Look at a batch from all sides; nothing is sent and nothing is written down. Memory does not grow with it.
@@ -228,16 +268,7 @@ async def plan(
         skip_bad: Leave out orders with a problem of their own, in place of calling the batch unfit.
         acknowledged: A person has looked at the concerns: hidden rows and columns of a workbook that would be paid, and
             what looks like the name of a bank in place of its code.
-        concurrency: Calls under way at once, of the validation now and of the run in the estimate.
-        rate: Orders a second that the run allows itself, for the estimate; the rate that the journal keeps counts too.
-        recent: Seconds back in which an order of another batch to the same beneficiary counts as a duplicate.
-        compare: What the batch is compared with, such as last month's: the name of a batch in the journal, what
-            ``read_batch`` gave, or orders.
-        compare_change: By how many per cent what a payee gets has to change to be told.
-        max_each: What one payee may get by all orders of the batch together; more is a problem.
-        max_total: What all orders may come to; likewise.
-        state_folder: Where this machine remembers its journals: an order that another journal holds, which may have
-            sent it, is a problem. By default it is left to ``run_batch`` to find that out.
+        settings: What the batch is compared with, its limits, and the speed of the run.
         progress: Called now and then.
 
     Raises:
@@ -248,19 +279,19 @@ async def plan(
         JournalUnavailable: The journal could not be read.
     """
     check_session(payments)
+    check_instance("settings", settings, PlanSettings, "PlanSettings(...)")
     source = _walkable(orders)
     account = await payments.accounts.get()
-    limits = PlanLimits(each=_exact("max_each", max_each), total=_exact("max_total", max_total))
-    change = _exact("compare_change", compare_change)
-    registered = None if state_folder is None else RegisteredOrders(state_folder, account_of(payments))
-    prior = PriorOrders(payments, journal, batch_id, recent, registered)
+    compare, folder = settings.compare, settings.state_folder
+    registered = None if folder is None else RegisteredOrders(folder, account_of(payments))
+    prior = PriorOrders(payments, journal, batch_id, settings.recent, registered)
     await prior.begin()
     if isinstance(compare, str) and (journal is None or not await prior.has_batch(compare)):
         raise ValueError(f"compare: the journal holds no batch {compare}")
     catalogue = Catalogue(payments)
     # a file's reader has told repeated ids already, in constant memory
     ids: set[str] | None = None if isinstance(orders, Batch) else set()
-    walk = _Walk(catalogue, account, prior, skip_bad=skip_bad, acknowledged=acknowledged, ids=ids, limits=limits)
+    walk = _Walk(catalogue, account, prior, skip_bad=skip_bad, acknowledged=acknowledged, ids=ids, limits=settings)
     if isinstance(orders, Batch):
         walk.take_file(orders)
     clock = executor_of(payments).clock
@@ -268,8 +299,8 @@ async def plan(
     await catalogue.read()
     wait = max(clock() - began, 0.001)  # one read stands for a payout
     kept = None if journal is None else (await journal.pace()).rate
-    speed = min(one for one in (concurrency / wait, rate, kept) if one is not None)
-    validations = Validations(payments, concurrency) if validate else None
+    speed = min(one for one in (settings.concurrency / wait, settings.rate, kept) if one is not None)
+    validations = Validations(payments, settings.concurrency) if validate else None
     tell = progress or (lambda _: None)
     count = len(source) if isinstance(source, Sized) else None
     with PayeeLedger() as ledger, closing(prior):
@@ -286,33 +317,9 @@ async def plan(
             tell(PlanProgress(step="paid of late", done=ledger.prior_count))
         tell(PlanProgress(step="summed up", total=count))
         comparison = None
-        if compare is not None and change is not None:
-            comparison = await asyncio.to_thread(ledger.compared, _name_of(compare), change)
+        if compare is not None:
+            comparison = await asyncio.to_thread(ledger.compared, _name_of(compare), Decimal(settings.compare_change))
         return await walk.end(ledger, source, speed, comparison)
-
-
-@frozen(kw_only=True)
-class PlanLimits:
-    """What a batch may come to; ``None`` for no limit.
-
-    Attributes:
-        each: For one payee.
-        total: For all of them.
-    """
-
-    each: Decimal | None
-    total: Decimal | None
-
-
-def _exact(name: str, value: Decimal | int | None) -> Decimal | None:
-    """A number that was handed in, exact and not below zero."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, Decimal | int):
-        raise TypeError(f"{name}: pass a Decimal or a whole number, not {type(value).__name__}")
-    if not 0 <= (number := Decimal(value)) < Decimal("Infinity"):
-        raise ValueError(f"{name}: expected a number from 0, not {value}")
-    return number
 
 
 def _name_of(compare: str | Batch | Iterable[PayoutOrder]) -> str:
@@ -365,9 +372,10 @@ class _Walk:
         skip_bad: bool,
         acknowledged: bool,
         ids: set[str] | None,
-        limits: PlanLimits,
+        limits: PlanSettings,
     ) -> None:
-        self._limits = limits
+        self._max_each = None if limits.max_each is None else Decimal(limits.max_each)
+        self._max_total = None if limits.max_total is None else Decimal(limits.max_total)
         self._guesses: tuple[Guess, ...] = ()
         self._columns: tuple[FileColumn, ...] = ()
         self._catalogue = catalogue
@@ -481,7 +489,7 @@ class _Walk:
         self._judge_batch(everything)
         duplicates = await asyncio.to_thread(ledger.duplicates)
         self._judge_repeats(duplicates, everything)
-        for issue, payee_count, examples in await asyncio.to_thread(lambda: list(ledger.issues(self._limits.each))):
+        for issue, payee_count, examples in await asyncio.to_thread(lambda: list(ledger.issues(self._max_each))):
             (self._problems if issue.blocks else self._warnings).add_payees(issue, payee_count, examples)
         return Plan(
             count=everything.count,
@@ -541,9 +549,9 @@ class _Walk:
         account, run = self._account, self._prior.run
         if not everything.count and not self._problems.count:  # else they say why
             self._problems.add_batch("batch", "", "there is nothing to send")
-        if self._limits.total is not None and everything.total > self._limits.total:
-            excess = everything.total - self._limits.total
-            self._problems.add_batch("batch", "", f"{excess:,f} above the {self._limits.total:,f} allowed to all of it")
+        if self._max_total is not None and everything.total > self._max_total:
+            excess = everything.total - self._max_total
+            self._problems.add_batch("batch", "", f"{excess:,f} above the {self._max_total:,f} allowed to all of it")
         for other in self._prior.others:
             where = other.path or "a place that is not known"
             self._concerns.add_batch("journal", where, _ANOTHER.format(other=other))

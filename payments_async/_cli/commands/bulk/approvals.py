@@ -9,7 +9,7 @@ import attrs
 import typer
 
 from payments_async._cli.agreement import show_orders, signature
-from payments_async._cli.batch_file import FileFormat, RowOptions, read_payments
+from payments_async._cli.batch_file import FormatOptions, RowOptions, read_payments
 from payments_async._cli.batch_plan import make_plan, names_shown, show_plan
 from payments_async._cli.batch_source import DIGITS, FEWEST, options_of
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
@@ -41,7 +41,7 @@ async def bulk_approve(
         Path | None, typer.Option(help="The batch file: show what it pays, and approve nothing else.")
     ] = None,
     rows: RowOptions = RowOptions(),
-    file_format: FileFormat = FileFormat(),
+    file_format: FormatOptions = FormatOptions(),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take your approval back.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
 ) -> Exit:
@@ -233,7 +233,7 @@ async def _show_file(
     file: Path | None,
     journal: Journal,
     rows: RowOptions,
-    file_format: FileFormat,
+    file_format: FormatOptions,
     place: JournalPlace | None,
 ) -> None:
     """Write what the file of a proposal pays, to whom; or that it is not here.

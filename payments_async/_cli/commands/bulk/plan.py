@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
+import attrs
 import typer
 
 from payments_async._cli.agreement import signature
-from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_payments
+from payments_async._cli.batch_file import BatchFile, BatchId, FormatOptions, RowOptions, Validate, read_payments
 from payments_async._cli.batch_plan import PlanChecks, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.batch_source import FEWEST, kept_options, named_batch, proposal_of, with_last_month
 from payments_async._cli.exit_codes import BadInput, Exit
@@ -43,7 +44,7 @@ async def bulk_plan(
     rows: RowOptions = RowOptions(),
     checks: PlanChecks = PlanChecks(),
     everything: Annotated[bool, typer.Option("--all", help="Show all that was found, not the first of each.")] = False,
-    file_format: FileFormat = FileFormat(),
+    file_format: FormatOptions = FormatOptions(),
     maker: Annotated[
         str | None, typer.Option(help="Your name: propose it, so that another person may approve it.")
     ] = None,
@@ -71,7 +72,8 @@ async def bulk_plan(
         read = await read_payments(screen, file, batch_id, rows, file_format, journal)
         checks = await with_last_month(checks, held, file, batch_id)
         chosen = await checks.chosen(screen, held, file_format, journal)
-        chosen["state_folder"] = StateFolder.OF_USER if held is None else held.remembered_in
+        folder = StateFolder.OF_USER if held is None else held.remembered_in
+        chosen = attrs.evolve(chosen, state_folder=folder)
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
     names = await names_shown(screen, made, file, is_asked=True)
     show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, names=names)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from payments_async._cli.batch_file import FileFormat, RowOptions, read_payments
+from payments_async._cli.batch_file import FormatOptions, RowOptions, read_payments
 from payments_async._cli.batch_state import currency_of, exit_after, reasons, show_archives, show_progress, show_reasons
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
@@ -59,7 +59,7 @@ async def bulk_report(
                 )
         returned = None
         if file is not None:
-            read = await read_payments(screen, file, name, RowOptions(), FileFormat(), journal)
+            read = await read_payments(screen, file, name, RowOptions(), FormatOptions(), journal)
             target = xlsx or Path(f"{stem_of(name)}-returned.xlsx")
             with complaints(target):
                 async with working(screen, step):

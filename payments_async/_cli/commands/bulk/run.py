@@ -12,7 +12,7 @@ import typer
 
 from payments_async import PaymentsSession
 from payments_async._cli.agreement import agree
-from payments_async._cli.batch_file import BatchId, FileFormat, RowOptions, Validate, check_guesses, read_payments
+from payments_async._cli.batch_file import BatchId, FormatOptions, RowOptions, Validate, check_guesses, read_payments
 from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.batch_source import (
     kept_options,
@@ -109,7 +109,7 @@ async def bulk_run(
     who: Annotated[str | None, typer.Option(help="With --adopt: who says so; kept.")] = None,
     why: Annotated[str | None, typer.Option(help="With --adopt: what became of the other.")] = None,
     checks: PlanChecks = PlanChecks(),
-    file_format: FileFormat = FileFormat(),
+    file_format: FormatOptions = FormatOptions(),
     notify: Notify = None,
 ) -> Exit:
     """Send a batch, or go on with it. Every order is written down before and after; none is ever sent twice.
@@ -239,15 +239,15 @@ async def _source(
     return _Source(batch_id=one.batch_id, file=path, approved=digest, begun=one.run, proposal=one.proposal)
 
 
-def _given(group: RowOptions | FileFormat | PlanChecks) -> dict[str, Any]:
+def _given(group: RowOptions | FormatOptions | PlanChecks) -> dict[str, Any]:
     """The options of a group that are not as they are by default."""
     plain = type(group)()
     return {name: value for name, value in attrs.asdict(group).items() if value != getattr(plain, name)}
 
 
 def _options(
-    source: _Source, rows: RowOptions, file_format: FileFormat, checks: PlanChecks
-) -> tuple[RowOptions, FileFormat, PlanChecks, Collection[str] | None]:
+    source: _Source, rows: RowOptions, file_format: FormatOptions, checks: PlanChecks
+) -> tuple[RowOptions, FormatOptions, PlanChecks, Collection[str] | None]:
     """The options that were given; without a file those of the proposal, and the checks that were given.
 
     Also which concerns were looked at when it was proposed, or ``None`` where that is said of all of them now.
@@ -318,9 +318,9 @@ class _BatchRun:
             progress, currency = await held.progress(run.batch_id), await currency_of(held, run.batch_id)
         screen.say(f"[bold]{quoted(run.batch_id)}[/], as it was begun: {counted(run.total, 'payout')}\n")
         show_progress(screen, progress, currency)
-        most, total = checks.amounts()["max_total"], sum(progress.sums.values(), Decimal())
+        most, total = checks.amounts().max_total, sum(progress.sums.values(), Decimal())
         if most is not None and total > most:
-            words = f"it comes to {money(total, currency)}; {money(most, currency)} is allowed"
+            words = f"it comes to {money(total, currency)}; {money(Decimal(most), currency)} is allowed"
             raise BadInput(f"--max-total: {words}. Nothing more was sent")
         left = progress.counts[State.PLANNED]
         if left:

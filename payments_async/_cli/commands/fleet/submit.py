@@ -1,6 +1,6 @@
 """`payments-async fleet submit`: a batch file put into an outbox, and the workers of the fleet woken."""
 
-from payments_async._cli.batch_file import FileFormat, RowOptions
+from payments_async._cli.batch_file import FormatOptions, RowOptions
 from payments_async._cli.batch_plan import PlanChecks
 from payments_async._cli.commands.outbox.put import Put, put_file
 from payments_async._cli.exit_codes import Exit
@@ -17,7 +17,7 @@ async def fleet_submit(
     what: Put,
     rows: RowOptions = RowOptions(),
     checks: PlanChecks = PlanChecks(),
-    file_format: FileFormat = FileFormat(),
+    file_format: FormatOptions = FormatOptions(),
 ) -> Exit:
     """Put a file into an outbox, and wake the workers of the fleet. The same again adds nothing.
 

@@ -9,7 +9,7 @@ import typer
 from payments_async._cli.agreement import agree
 from payments_async._cli.batch_file import (
     BatchFile,
-    FileFormat,
+    FormatOptions,
     RowOptions,
     Validate,
     check_guesses,
@@ -61,7 +61,7 @@ async def outbox_put(
     what: Put,
     rows: RowOptions = RowOptions(),
     checks: PlanChecks = PlanChecks(),
-    file_format: FileFormat = FileFormat(),
+    file_format: FormatOptions = FormatOptions(),
 ) -> Exit:
     """Put a file into an outbox: whoever works it sends each order once. The same again adds nothing.
 
@@ -83,7 +83,7 @@ async def put_file(
     what: Put,
     rows: RowOptions,
     checks: PlanChecks,
-    file_format: FileFormat,
+    file_format: FormatOptions,
     *,
     put: Callable[..., Awaitable[Loaded]],
     works: str,
