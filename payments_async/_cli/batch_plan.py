@@ -234,12 +234,13 @@ def show_plan(
     problems = f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is"
     issues.show(problems, "red", made.problems, made.problem_count)
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
-    issues.show(f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
-    issues.show(f"{made.left_out:,} left out", "yellow", made.skipped)
+    concerns = f"{counted(len(made.concerns), 'concern')}: {looked}"
+    issues.show(concerns, "yellow", made.concerns, made.concern_count)
+    issues.show(f"{made.left_out:,} left out", "yellow", made.skipped, made.skipped_count)
     _show_duplicates(screen, made, shown, everything=everything)
     if made.comparison is not None:
         _show_comparison(screen, made.comparison, made.currency, shown, everything=everything, is_asked=is_asked)
-    issues.show("Look at this", "yellow", made.warnings)
+    issues.show("Look at this", "yellow", made.warnings, made.warning_count)
 
 
 def check_plan(made: Plan, approved: str | None) -> None:
@@ -336,7 +337,7 @@ class _IssueList:
             others = sum(_size(one) for one in rest)
             self._screen.say(f"{others:>7,} for {counted(len(rest), 'other reason')}; --all shows them")
         if (left := count - sum(map(_size, alike))) > 0:
-            self._screen.say(f"{left:>7,} more that are not listed: mend these first")
+            self._screen.say(f"{left:>7,} more that are not listed: look at these first")
 
     def _write(self, alike: Sequence[Issue]) -> None:
         """Write one group: how many, what is wrong, and the first of them."""

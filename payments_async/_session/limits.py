@@ -45,11 +45,16 @@ class Limits:
 
 
 class Gate:
-    """Lets calls through as ``Limits`` allow. One for a session, shared by all its tasks."""
+    """Lets calls through as ``Limits`` allow. One for a session, shared by all its tasks.
+
+    Attributes:
+        rate: Calls begun per second at most; ``None`` for no limit.
+    """
 
     def __init__(self, limits: Limits, *, clock: Callable[[], float], sleep: Sleep) -> None:
         self._free = limits.concurrency  # places; while somebody waits, none
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self.rate = limits.rate
         self._interval = 0.0 if limits.rate is None else 1.0 / limits.rate
         self._clock = clock
         self._sleep = sleep

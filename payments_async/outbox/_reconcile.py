@@ -90,7 +90,7 @@ class Reconciliation:
         conflicts: Request ids with a contradiction that was not acknowledged.
         stuck: Request ids accepted longer ago than ``stuck_after`` and without an end.
         strangers: Records in the list whose request id the journal does not hold, at most 1,000 of them.
-        strangers_seen: How many there were, counted once for each time the days they are in were read.
+        strangers_seen: How many there were; a record that was read twice counts once.
         differences: Records whose amount or currency is not the order's.
         doubles: Orders with more than one transaction.
         unread: What is not settled because a list could not be read to its end; reconcile again when it can be.

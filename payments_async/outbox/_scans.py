@@ -284,12 +284,17 @@ class Findings:
     sent_again: list[str] = attrs.field(factory=list)  # or will be, by a listing deadline
     stuck: list[str] = attrs.field(factory=list)
     unknown_transactions: dict[str, Transaction] = attrs.field(factory=dict)
-    strangers_seen: int = 0
+    _strangers: SpillTable[None] = attrs.field(init=False, factory=ids)  # transaction ids
     differences: dict[str, Difference] = attrs.field(factory=dict)
     doubles: dict[str, dict[str, None]] = attrs.field(factory=dict)  # transaction ids, in the order they were seen in
     contradicted: dict[str, str] = attrs.field(factory=dict)  # failed as a notification alone has told: by what
     unread: dict[str, None] = attrs.field(factory=dict)
     notes: dict[str, None] = attrs.field(factory=dict)
+
+    @property
+    def strangers_seen(self) -> int:
+        """Different records that nobody here has sent, however often the days they are in were read."""
+        return len(self._strangers)
 
     def note(self, words: str) -> None:
         """Something that hinders."""
@@ -337,10 +342,9 @@ class Findings:
 
     def stranger(self, record: Transaction) -> None:
         """A record nobody here has sent."""
-        if record.transaction_id not in self.unknown_transactions:
-            self.strangers_seen += 1
-            if len(self.unknown_transactions) < _MOST:
-                self.unknown_transactions[record.transaction_id] = record
+        self._strangers.put({record.transaction_id: None})
+        if len(self.unknown_transactions) < _MOST:
+            self.unknown_transactions.setdefault(record.transaction_id, record)
 
     def sum_up(self, orders: Iterable[ReconcileTarget], before: float) -> None:
         """These have been looked for everywhere.

@@ -9,7 +9,15 @@ import attrs
 import pytest
 from bulk.files import MTN, row, write_csv
 
-from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async import (
+    BankAccount,
+    Beneficiary,
+    Credentials,
+    Limits,
+    MobileMoneyWallet,
+    PaymentsSession,
+    PayoutOrder,
+)
 from payments_async.bulk import Batch, Plan, PlanSettings, Share, plan, read_batch
 from payments_async.journal import Journal, RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
@@ -248,6 +256,25 @@ async def test_the_time_it_takes_knows_the_rate(payments: PaymentsSession, journ
     await journal.request_rate("another run", 2.0, lease=60.0)
     assert 10 == (await plan(payments, orders, journal=journal, batch_id="b")).seconds
     assert 20 == (await plan(payments, orders, journal=journal, batch_id="b", settings=PlanSettings(rate=1.0))).seconds
+
+
+async def test_the_time_it_takes_knows_the_rate_of_the_session(sandbox: Sandbox) -> None:
+    """Its limits hold back each call, so the estimate counts with them."""
+    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+    async with PaymentsSession(sandbox.base_url, who, limits=Limits(rate=20.0)) as slow:
+        assert 10 == (await plan(slow, [order(number) for number in range(1, 201)])).seconds
+
+
+async def test_warnings_and_concerns_beyond_the_first_thousand_are_counted(payments: PaymentsSession) -> None:
+    """A plan keeps a thousand different ones, and tells how many there are."""
+    codes = ["Bank of " + "".join(chr(65 + int(digit)) for digit in str(number)) for number in range(1000, 2101)]
+    bank = "BANKTRANSFERUG_BANKTRANSFERUG"
+    orders = [
+        order(number, destination=BankAccount("0140001234", code), product_item_id=bank)
+        for number, code in enumerate(codes, 1)
+    ]
+    made = await plan(payments, orders)
+    assert (1000, 1101) == (len(made.concerns), made.concern_count)
 
 
 async def test_a_batch_that_goes_on_is_not_asked_about_again(payments: PaymentsSession, journal: SqliteJournal) -> None:

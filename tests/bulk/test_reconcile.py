@@ -13,6 +13,7 @@ from nested import for_reconcile
 from payments_async.bulk import ReconcileSettings, Reconciliation, RunSettings, reconcile, run_batch, send_again
 from payments_async.journal import NotParked, OrderUnknown, Signal, WrongAccount
 from payments_async.journal.contract import Evidence
+from payments_async.outbox import _scans
 from payments_async.sandbox import Fault, Sandbox
 
 QUIRKS: dict[str, dict[str, Any]] = {
@@ -207,6 +208,21 @@ async def test_strangers_and_other_amounts_are_reported(tmp_path: Path) -> None:
             (difference.request_id, difference.ours, difference.theirs) for difference in report.differences
         ]
         assert ((payout(4).request_id,), (payout(4).request_id,)) == (report.conflicts, report.unknown)
+
+
+async def test_a_transaction_that_two_readings_show_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list is read again for an order that it does not show; transactions beyond those kept count once as well."""
+    monkeypatch.setattr(_scans, "_MOST", 2)
+    async with world(tmp_path) as here:
+        here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=payout(1).request_id)
+        await run_batch(here.payments, here.journal, BATCH, payouts(2))
+        async with session(here.sandbox) as other:
+            for number in range(70, 75):
+                await other.payouts.send(payout(number))
+        report = await look(here, Later(100_000))
+        assert (2, 5) == (len(report.unknown_transactions), report.strangers_seen)
 
 
 async def test_orders_stuck_in_processing_are_reported(tmp_path: Path) -> None:

@@ -120,7 +120,9 @@ class Plan:
         by_kind, by_item: The same by kind, and by the item of the operator or provider.
         problems: What speaks against sending it; the first thousand different ones. See ``problem_count``.
         problem_count: All problems, orders counted one by one; 0 means that the batch may be sent.
-        concerns: What a person must acknowledge before it is sent; see ``acknowledged``.
+        concerns: What a person must acknowledge before it is sent; see ``acknowledged``. Of these, of
+            ``skipped`` and of ``warnings`` the first thousand different ones as well.
+        concern_count, skipped_count, warning_count: All of them, orders counted one by one.
         acknowledged: Whether they said so.
         skipped: Why rows and orders were left out, with ``skip_bad``.
         warnings: What a person should look at.
@@ -146,9 +148,12 @@ class Plan:
     problems: tuple[Issue, ...]
     problem_count: int
     concerns: tuple[Issue, ...]
+    concern_count: int
     acknowledged: bool
     skipped: tuple[Issue, ...]
+    skipped_count: int
     warnings: tuple[Issue, ...]
+    warning_count: int
     duplicates: Duplicates
     left_out: int
     recorded: int
@@ -210,7 +215,7 @@ class PlanSettings:
         state_folder: This machine's memory of its journals. An order that another journal holds, and may have sent, is
             a problem. By default ``run_batch`` checks that.
         concurrency: Calls under way at once: of the validation, and of the run in the estimate.
-        rate: Orders a second of the run, for the estimate. A lower rate in the journal counts too.
+        rate: Orders a second of the run, for the estimate. A lower rate of the journal or of the session counts too.
 
     >>> PlanSettings(compare="october", max_total=50_000_000).compare_change
     20
@@ -299,7 +304,8 @@ async def plan(
     await catalogue.read()
     wait = max(clock() - began, 0.001)  # one read stands for a payout
     kept = None if journal is None else (await journal.pace()).rate
-    speed = min(one for one in (settings.concurrency / wait, settings.rate, kept) if one is not None)
+    at_most = (settings.rate, kept, executor_of(payments).gate.rate)
+    speed = min(one for one in (settings.concurrency / wait, *at_most) if one is not None)
     validations = Validations(payments, settings.concurrency) if validate else None
     tell = progress or (lambda _: None)
     count = len(source) if isinstance(source, Sized) else None
@@ -491,6 +497,7 @@ class _Walk:
         self._judge_repeats(duplicates, everything)
         for issue, payee_count, examples in await asyncio.to_thread(lambda: list(ledger.issues(self._max_each))):
             (self._problems if issue.blocks else self._warnings).add_payees(issue, payee_count, examples)
+        file_concerns = self._file_concerns if self._recorded < everything.count else ()
         return Plan(
             count=everything.count,
             total=everything.total,
@@ -498,13 +505,13 @@ class _Walk:
             by_item=items,
             problems=self._problems.shown(),
             problem_count=self._problems.count,
-            concerns=(
-                *(self._file_concerns if self._recorded < everything.count else ()),
-                *self._concerns.shown(by_weight=True),
-            ),
+            concerns=(*file_concerns, *self._concerns.shown(by_weight=True)),
+            concern_count=len(file_concerns) + self._concerns.count,
             acknowledged=self._acknowledged,
             skipped=self._skipped.shown(),
+            skipped_count=self._skipped.count,
             warnings=self._warnings.shown(by_weight=True),
+            warning_count=self._warnings.count,
             duplicates=duplicates,
             left_out=self._left_out.count + (self._rows_left_out if self._skip_bad else 0),
             recorded=self._recorded,
