@@ -290,5 +290,13 @@ def progress_document(progress: Progress) -> dict[str, object]:
 
 
 async def currency_of(journal: Journal, batch_id: str) -> str | None:
-    """What the first order of a batch is in; the others are too, or its plan would have had a problem."""
-    return next((entry.order.currency for entry in await first(journal.entries(batch_id), 1)), None)
+    """What the first order of a batch is in; the others are too, or its plan would have had a problem.
+
+    Where it names none, it is the currency of the account, as the proposal keeps it.
+    """
+    entry = next(iter(await first(journal.entries(batch_id), 1)), None)
+    if entry is None or entry.order.currency:
+        return None if entry is None else entry.order.currency
+    digest = (await journal.run(batch_id)).source_digest
+    made = () if digest is None else await journal.proposals(digest)
+    return next((one.currency for one in made if one.batch_id == batch_id and one.currency), None)

@@ -12,8 +12,8 @@ from cli.commands import Run
 
 from payments_async._cli import batch_state
 from payments_async.bulk import RunProgress, run_batch
-from payments_async.journal import SqliteJournal
-from payments_async.sandbox import Sandbox
+from payments_async.journal import SqliteJournal, State
+from payments_async.sandbox import Fault, Sandbox
 
 FIRST = ("--sheet", "Staff", "--map", "name=Jina", "--kind", "mobile_money", "--guess-items", "--derive-request-ids")
 RULE = ("bulk", "approvals", "--needed", "1", "--shared-logins", "--who", "C. Board", "--why", "four eyes")
@@ -99,6 +99,28 @@ async def test_a_month(run: Run, sandbox: Sandbox, here: Path) -> None:
     sent = await run("bulk", "run", "--yes")
     assert (0, True) == (sent.status, "2 accepted" in sent.said)
     assert (4, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+async def test_the_currency_of_the_account_is_on_each_paper(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """A file that names no currency pays in that of its account: its proposal keeps it for later papers."""
+    sandbox.script(Fault.REFUSED, on="money")
+    digest = await proposed(run)
+    ran = await run("bulk", "run", "--yes", "--settle", "--concurrency", "1")
+    assert 3 == ran.status, ran.said
+    batch = ("--batch-id", "payroll-october-2026")
+    assert 3 == (await run("bulk", "status", *batch)).status
+    async with SqliteJournal(here / "pay.sqlite") as journal:
+        (paid,) = [one.request_id async for one in journal.entries("payroll-october-2026", State.SUCCESSFUL)]
+        assert digest == (await journal.run("payroll-october-2026")).source_digest
+    for papers in (
+        ("report", *batch, "--html", "report.html", "--csv", "report.csv"),
+        ("retry-file", *batch, "--csv", "retry.csv"),
+        ("export", *batch, "--debit", "6000", "--credit", "1200", "--csv", "ledger.csv"),
+        ("receipt", paid, "--html", "receipt.html"),
+    ):
+        assert (await run("bulk", *papers)).status in (0, 3), papers
+    for name in ("report.html", "report.csv", "retry.csv", "ledger.csv", "receipt.html"):
+        assert "UGX" in text_of(here / name), name
 
 
 async def test_the_same_file_on_another_day_is_the_same_batch(run: Run, sandbox: Sandbox) -> None:

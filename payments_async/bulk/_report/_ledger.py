@@ -13,7 +13,7 @@ from payments_async._values.masking import mask
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import begins_formula
 from payments_async.bulk._report._files import harmless_line, place_of, replacing
-from payments_async.bulk._report._lines import line_of
+from payments_async.bulk._report._lines import ReportLine, account_currency, line_of
 from payments_async.bulk._report._returned import header_of, lines_below
 from payments_async.journal import Journal
 from payments_async.journal._records import OutcomeWithHistory
@@ -73,6 +73,7 @@ async def ledger(
     if debit.strip() == credit.strip():
         raise ValueError("debit and credit: two different accounts")
     run = await journal.run(batch_id)
+    currency = await account_currency(journal, run)
     header = header_of(path, _COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     shares = dict.fromkeys(State, Share())
@@ -83,7 +84,9 @@ async def ledger(
                 entry = standing.entry
                 shares[entry.state] = shares[entry.state].with_one(entry.amount)
                 if entry.state.meaning.was_paid:
-                    write(list(map(list, _postings(standing, debit.strip(), credit.strip(), personal=personal))))
+                    line = line_of(standing, personal=personal, currency=currency)
+                    name = line.name if personal else mask(entry.order.beneficiary.name)
+                    write(list(map(list, _postings(line, name, debit.strip(), credit.strip()))))
 
         async for standings in journal.standings(batch_id):
             await asyncio.to_thread(take, standings)
@@ -96,10 +99,8 @@ async def ledger(
     )
 
 
-def _postings(standing: OutcomeWithHistory, debit: str, credit: str, *, personal: bool) -> list[tuple[str, ...]]:
+def _postings(line: ReportLine, name: str, debit: str, credit: str) -> list[tuple[str, ...]]:
     """The lines of one order: a debit and a credit; and both once more, the other way round, where it came back."""
-    line = line_of(standing, personal=personal)
-    name = line.name if personal else mask(standing.entry.order.beneficiary.name)
     day = f"{line.at:%Y-%m-%d}" if line.at else ""
 
     def pair(charged: str, left: str, text: str) -> list[tuple[str, ...]]:

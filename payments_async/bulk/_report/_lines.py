@@ -11,7 +11,8 @@ from payments_async._values.masking import mask, redact
 from payments_async._wire.kinds import item_of, reference_of
 from payments_async._wire.orders import BankAccount, CollectionOrder
 from payments_async.bulk._retry_ids import LaterTry
-from payments_async.journal._records import Entry, Happening, OutcomeWithHistory
+from payments_async.journal import Journal
+from payments_async.journal._records import Entry, Happening, OutcomeWithHistory, Run
 from payments_async.journal._states import FINAL, UNPAID, State
 
 # A parked order of which no attempt was ever made: something contradicted that, and so it was not sent.
@@ -105,11 +106,20 @@ def decided(happening: Happening, about: str, *, personal: bool) -> ReportDecisi
     )
 
 
-def line_of(standing: OutcomeWithHistory, *, personal: bool, later: LaterTry | None = None) -> ReportLine:
+async def account_currency(journal: Journal, run: Run) -> str:
+    """The currency of orders of a batch that name none: that of the account, as its proposal keeps it; else empty."""
+    made = () if run.source_digest is None else await journal.proposals(run.source_digest)
+    return next((one.currency for one in made if one.batch_id == run.batch_id and one.currency), "")
+
+
+def line_of(
+    standing: OutcomeWithHistory, *, personal: bool, later: LaterTry | None = None, currency: str = ""
+) -> ReportLine:
     """The line of an order; where nothing has happened to it, what the order itself tells.
 
     Args:
         later: The order by which it was tried again at last.
+        currency: Of an order that names none.
     """
     entry, decision = standing.entry, standing.decision
     order = entry.order
@@ -124,7 +134,7 @@ def line_of(standing: OutcomeWithHistory, *, personal: bool, later: LaterTry | N
         payee=payee if personal else mask(payee),
         bank_code=bank.bank_code if isinstance(bank, BankAccount) else "",
         amount=entry.amount,
-        currency=order.currency or "",
+        currency=order.currency or currency,
         item=item_of(order),
         state=entry.state,
         at=_moment(decision.at if decision else entry.updated_at),

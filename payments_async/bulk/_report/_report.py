@@ -22,6 +22,7 @@ from payments_async.bulk._report._files import csv_lines, harmless_line, place_o
 from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
 from payments_async.bulk._report._lines import (
     ReportLine,
+    account_currency,
     decided,
     line_of,
     moment_text,
@@ -143,6 +144,7 @@ async def report(
         written = _Writing(
             sheet, None if page is None else resources.enter_context(ReportPage(page, html_rows)), personal=personal
         )
+        written.currency = await account_currency(journal, run)
         written.decided("the batch", decisions)
         async for standings in journal.standings(batch_id):
             some = await asyncio.to_thread(list, standings)
@@ -160,6 +162,7 @@ class _Writing:
 
     Attributes:
         count: How many orders were taken.
+        currency: Of orders that name none.
     """
 
     def __init__(self, sheet: IO[bytes] | None, page: ReportPage | None, *, personal: bool) -> None:
@@ -172,6 +175,7 @@ class _Writing:
         self._later: Mapping[str, LaterTry] = {}
         self._needing = self._unpaid = self._tried_again = 0
         self.count = 0
+        self.currency = ""
         if self._sheet:
             self._sheet.writerow(_COLUMNS.values())
 
@@ -191,7 +195,7 @@ class _Writing:
             entry = standing.entry
             key = entry.order.kind, entry.state
             self._shares[key] = self._shares[key].with_one(entry.amount)
-            self._currencies.add(entry.order.currency or "")
+            self._currencies.add(entry.order.currency or self.currency)
             is_needing, is_unpaid = bool(need_of(entry)), entry.state in UNPAID
             self._needing += is_needing
             self._unpaid += is_unpaid
@@ -201,7 +205,7 @@ class _Writing:
             if self._sheet is None and self._page and self._page.is_full and not is_needing and not is_unpaid:
                 self._page.count()  # no line of it is made: of a long batch these are nearly all
             else:
-                line = line_of(standing, personal=self._personal, later=later)
+                line = line_of(standing, personal=self._personal, later=later, currency=self.currency)
                 if self._sheet:
                     self._sheet.writerow(_cells(line))
                 if self._page:

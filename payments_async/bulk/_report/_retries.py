@@ -16,6 +16,7 @@ from payments_async.bulk._file._headings import COLUMNS
 from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
+from payments_async.bulk._report._lines import account_currency
 from payments_async.bulk._report._returned import NEVER, header_of, lines_below
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
@@ -71,7 +72,8 @@ async def retry_file(
         OSError: The file cannot be written.
         JournalUnavailable: The journal cannot be read.
     """
-    await journal.run(batch_id)
+    run = await journal.run(batch_id)
+    currency = await account_currency(journal, run)
     header = header_of(path, _COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     states = [state for state in UNPAID if reversed_too or not state.meaning.was_paid]
@@ -96,7 +98,13 @@ async def retry_file(
     left_out += [(entry.request_id, unwritable) for entry, order, cells in rows if not _is_read_as(cells, order)]
     if not good:
         return Retries(path=None, written=Share(), left_out=tuple(left_out))
-    await asyncio.to_thread(_write, place, header, [(entry, cells) for entry, _, cells in good], overwrite=overwrite)
+    await asyncio.to_thread(
+        _write,
+        place,
+        header,
+        [(entry, {"currency": currency} | cells) for entry, _, cells in good],
+        overwrite=overwrite,
+    )
     total = sum((Share(count=1, total=order.amount) for _, order, _ in good), Share())
     return Retries(path=Path(path), written=total, left_out=tuple(left_out))
 
