@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import attrs
 from aiohttp import web
@@ -22,13 +22,14 @@ from aiohttp import web
 from payments_async._cli.agreement import signature
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean
-from payments_async._cli.watch_state import OrderStory, Watch
+from payments_async._cli.watch_state import NEEDS, OrderStory, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style
 from payments_async.bulk import acknowledge, lift_quarantine, retry_file, send_again
 from payments_async.journal import UNPAID, Journal, JournalError, JournalRefused
 
 _LARGEST = 64 * 1024  # bytes of a form
+_MOST_PAGES = 1000  # of ten orders
 _LONGEST = 500  # characters of what somebody types
 _HEADERS = {
     "Content-Security-Policy": (
@@ -100,6 +101,7 @@ class WatchServer:
             "": self._page,
             "live": self._live,
             "order": self._order,
+            "orders": self._orders,
             "retry": self._retry,
             "quarantine": self._quarantine,
             "style.css": self._style,
@@ -174,6 +176,22 @@ class WatchServer:
 
     def _order_page(self, found: OrderStory) -> web.Response:
         return _html(rendered("watch_order.html", {**self._common(), "found": found, "seen": repr(found.seen)}))
+
+    async def _orders(self, request: web.Request) -> web.Response:
+        """Orders that are found by a person, or that need one: ten at a time."""
+        text, need, number = (
+            request.query.get("text", "").strip(),
+            request.query.get("need", ""),
+            request.query.get("page"),
+        )
+        page = min(int(number[:4]), _MOST_PAGES) if number and number.isdecimal() and int(number[:4]) else 1
+        if text:
+            found, query = await self._watch.found(text[:_LONGEST], page), {"text": text[:_LONGEST]}
+        elif need in NEEDS:
+            found, query = await self._watch.needing(need, page), {"need": need}
+        else:
+            return self._refusal(404, "Name a person, a telephone number or a staff number.")
+        return _html(rendered("watch_orders.html", {**self._common(), "found": found, "query": urlencode(query)}))
 
     async def _retry(self, request: web.Request) -> web.Response:
         name = request.query.get("batch", "")

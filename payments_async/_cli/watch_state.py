@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import attrs
 
-from payments_async._cli.batch_state import SHOWN, first, reasons
+from payments_async._cli.batch_state import SHOWN, currency_of, first, reasons
+from payments_async._cli.finding import found_by
 from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
@@ -16,6 +17,12 @@ from payments_async.journal import FINAL, UNPAID, UNSETTLED, Entry, Journal, Jou
 from payments_async.journal.contract import OrderEvent, StoredEvent
 from payments_async.outbox import OutboxHealth
 
+TEN = 10  # orders shown at a time
+NEEDS = {
+    "parked": "Not found: did it ever reach the service?",
+    "conflict": "Evidence against evidence",
+    "unknown": "Outcome unknown: reconcile looks for it",
+}
 _RUNS = 20  # batches on the page, the latest ones
 _PATIENCE = 5.0  # seconds for which the journal may keep a page waiting
 _FRESH = 1.0  # seconds for which what was read is shown to others who ask
@@ -51,13 +58,36 @@ class ShownOrder:
 
 
 @attrs.frozen(kw_only=True)
+class ShownOrders:
+    """Orders that are shown for one reason, ten at a time.
+
+    Attributes:
+        key: Of the reason, in an address.
+        count: How many there are.
+        page: Which ten these are, from 1.
+    """
+
+    title: str
+    orders: Sequence[ShownOrder]
+    count: int
+    key: str = ""
+    page: int = 1
+
+    @property
+    def pages(self) -> int:
+        """So many tens there are."""
+        return -(-self.count // TEN)
+
+
+@attrs.frozen(kw_only=True)
 class Look:
     """Everything that one page shows.
 
     Attributes:
         chosen: The batch that is drawn; ``None`` without any.
+        currency: Of that batch.
         more: Batches that are not shown.
-        needs: Orders that need a person, the first of each kind.
+        needs: Orders that need a person, by the reason, the first ten of each.
         needing: How many there are of them.
         unpaid: Orders of the batch that is drawn which were not paid, the first ones.
         dead: Dead letters, the first ones.
@@ -71,8 +101,9 @@ class Look:
     runs: Sequence[WatchedRun] = ()
     more: int = 0
     chosen: WatchedRun | None = None
+    currency: str | None = None
     plot: Plot | None = None
-    needs: Sequence[ShownOrder] = ()
+    needs: Sequence[ShownOrders] = ()
     needing: int = 0
     unpaid: Sequence[ShownOrder] = ()
     dead: Sequence[StoredEvent] = ()
@@ -212,8 +243,9 @@ class Watch:
             runs=shown,
             more=max(0, len(runs) - _RUNS),
             chosen=chosen,
+            currency=None if chosen is None else await currency_of(journal, chosen.run.batch_id),
             plot=None if chosen is None else self._drawn(chosen),
-            needs=await self._needs(),
+            needs=await self._needs(overall),
             needing=sum(overall.counts[state] for state in UNSETTLED) + overall.conflicts,
             unpaid=[] if chosen is None else await self._unpaid(chosen),
             dead=await first(journal.dead_letters()),
@@ -242,16 +274,36 @@ class Watch:
             unpaid=sum(progress.counts[state] for state in UNPAID),
         )
 
-    async def _needs(self) -> list[ShownOrder]:
-        """Parked and contradicted orders first: nobody but a person can do anything about them."""
-        journal = self._journal
-        kinds = {
-            "not found: did it ever reach the service?": await first(journal.entries(None, State.PARKED)),
-            "evidence against evidence": await first(journal.conflicts()),
-            "outcome unknown: reconcile looks for it": await first(journal.entries(None, State.UNKNOWN)),
-        }
-        found = {entry.request_id: self._shown(entry, why) for why, entries in kinds.items() for entry in entries[::-1]}
-        return list(found.values())
+    async def needing(self, key: str, page: int = 1, overall: Progress | None = None) -> ShownOrders:
+        """Ten of the orders that need a person for one reason. Raises ``KeyError``."""
+        journal, title = self._journal, NEEDS[key]
+        overall = overall or await journal.progress()
+        is_conflict = key == "conflict"
+        walk = journal.conflicts() if is_conflict else journal.entries(None, State(key))
+        found = (await first(walk, page * TEN))[(page - 1) * TEN :]
+        return ShownOrders(
+            title=title,
+            orders=[self._shown(entry, entry.conflict or service_words(entry)) for entry in found],
+            count=overall.conflicts if is_conflict else overall.counts[State(key)],
+            key=key,
+            page=page,
+        )
+
+    async def found(self, text: str, page: int = 1) -> ShownOrders:
+        """Ten of the orders that are found by a person, the latest first."""
+        found = await found_by(self._journal, text)
+        some = found[(page - 1) * TEN : page * TEN]
+        return ShownOrders(
+            title=f"Orders found by: {text}",
+            orders=[self._shown(entry, service_words(entry)) for entry in some],
+            count=len(found),
+            page=page,
+        )
+
+    async def _needs(self, overall: Progress) -> list[ShownOrders]:
+        """Parked and contradicted orders first: only a person can do anything about them."""
+        found = [await self.needing(key, overall=overall) for key in NEEDS]
+        return [one for one in found if one.orders]
 
     async def _unpaid(self, chosen: WatchedRun) -> list[ShownOrder]:
         if not chosen.unpaid:

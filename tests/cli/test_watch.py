@@ -110,13 +110,47 @@ async def test_what_the_page_shows(payroll: None) -> None:
     async with watched() as page:
         status, words = await page.get()
         assert 200 == status
-        wanted = ("november", "RUN-3", "RUN-4", "evidence against evidence", "code 4000", "Dead letters: 1", "no room")
+        wanted = (
+            "november",
+            "RUN-3",
+            "RUN-4",
+            "Evidence against evidence (1)",
+            "code 4000",
+            "Dead letters: 1",
+            "no room",
+        )
         assert [] == [one for one in wanted if one not in words]
         assert ("Needs a person or a look: 2" in words, "Dina Eng" in words) == (True, False)
-        figures = [
-            words.index(name) for name in ("Paid", "On the way", "Not paid", "Needs a person", "Needs a person or")
-        ]
-        assert sorted(figures) == figures
+        parts = ("Find", 'class="shares whole"', "Paid<", "On the way<", "Not paid<", "Needs a person<", "Not found:")
+        places = [words.index(name) for name in (*parts, "How it went", "Batches")]
+        assert sorted(places) == places
+
+
+async def test_a_person_is_searched_for(payroll: None) -> None:
+    """By a name or a telephone number; what is found is shown masked, and leads to its order."""
+    async with watched() as page:
+        for text in ("Dina%20Eng", "0772000004"):
+            status, words = await page.get(f"orders?text={text}")
+            assert (200, True, False) == (status, "order?id=RUN-4" in words, "RUN-3" in words)
+            assert "<td>Dina Eng" not in words
+        assert "None is here." in (await page.get("orders?text=Zoe"))[1]
+        assert [404, 404] == [(await page.get(f"orders?{query}"))[0] for query in ("text=", "need=paid")]
+
+
+async def test_what_needs_a_person_is_shown_ten_at_a_time(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve orders of which no answer came: ten on the page, and two on the next."""
+    monkeypatch.chdir(tmp_path)
+    rows = [row(request_id=f"RUN-{n}", amount=f"{n}000", phone_number=f"+2567720000{n}") for n in range(10, 22)]
+    write_csv(tmp_path / "payroll.csv", *rows)
+    sandbox.script(Fault.LOST_BEFORE, times=12, on="payout")
+    await run("bulk", "run", "payroll.csv", *SENT, "--yes", "--new-journal", "--max-error-rate", "1")
+    async with watched(decides=False) as page:
+        _, words = await page.get()
+        assert ("Outcome unknown: reconcile looks for it (12)" in words, 10) == (True, words.count("order?id="))
+        _, words = await page.get("orders?need=unknown&page=2")
+        assert ("page 2 of 2" in words, "The ten before" in words, 2) == (True, True, words.count("order?id="))
 
 
 async def test_names_in_full_are_text_and_nothing_else(payroll: None) -> None:
@@ -363,6 +397,8 @@ async def test_the_page_on_every_screen(payroll: None, tmp_path: Path, width: in
         assert ("rgb(26, 32, 40)" if dark else "rgb(255, 255, 255)") == background
         await tab.open(str(page.address.join(URL("order?id=RUN-3"))))
         await tab.screenshot(tmp_path / "order.png")
+        assert width >= await tab.value("document.documentElement.scrollWidth")
+        await tab.open(str(page.address.join(URL("orders?need=parked"))))
         assert width >= await tab.value("document.documentElement.scrollWidth")
         assert [] == tab.complaints
 
