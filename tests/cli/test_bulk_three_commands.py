@@ -116,11 +116,12 @@ async def test_the_currency_of_the_account_is_on_each_paper(run: Run, sandbox: S
         ("report", *batch, "--html", "report.html", "--csv", "report.csv"),
         ("retry-file", *batch, "--csv", "retry.csv"),
         ("export", *batch, "--debit", "6000", "--credit", "1200", "--csv", "ledger.csv"),
-        ("receipt", paid, "--html", "receipt.html"),
+        ("receipt", paid, "--payer", "ACME Ltd", "--html", "receipt.html"),
     ):
         assert (await run("bulk", *papers)).status in (0, 3), papers
     for name in ("report.html", "report.csv", "retry.csv", "ledger.csv", "receipt.html"):
         assert "UGX" in text_of(here / name), name
+    assert 2 == text_of(here / "receipt.html").count("ACME Ltd")
 
 
 async def test_the_same_file_on_another_day_is_the_same_batch(run: Run, sandbox: Sandbox) -> None:

@@ -138,6 +138,7 @@ async def receipt(
     request_id: str,
     path: str | os.PathLike[str],
     *,
+    payer: str = "",
     personal: bool = True,
     overwrite: bool = False,
     clock: Callable[[], float] = time.time,
@@ -146,6 +147,7 @@ async def receipt(
 
     Args:
         path: Of an HTML page, which prints on one A4.
+        payer: Who paid, such as a company's name.
         personal: Names and numbers in full: the person who signs has to check them. Otherwise they are masked.
         overwrite: Replace a receipt that is there; no other file is ever replaced.
         clock: Unix seconds.
@@ -173,7 +175,8 @@ async def receipt(
     values = {
         "line": line,
         "day": "" if turn is None else _day(turn.at),
-        "facts": _facts(entry, line.name, line.payee, turn, run.source_digest),
+        "payer": payer,
+        "facts": [("Paid by", payer), *_facts(entry, line.name, line.payee, turn, run.source_digest)],
         "story": [(_when(one), evidence_words(one)) for one in story if one.state is not None],
         "service": run.identity.base_address,
         "made": clock(),

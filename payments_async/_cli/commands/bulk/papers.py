@@ -65,6 +65,9 @@ async def bulk_receipt(
     request_id: Annotated[str, typer.Argument(help="An order that was paid.")],
     journal: JournalFile = None,
     html: Annotated[Path | None, typer.Option(help="The page; REQUEST_ID-receipt.html by default.")] = None,
+    payer: Annotated[
+        str, typer.Option(metavar="NAME", help="Who paid, such as your company; stands on the page.")
+    ] = "",
     overwrite: Overwrite = False,
 ) -> Exit:
     """Write the proof that one order was paid: one page, to print, to sign and to file.
@@ -77,7 +80,7 @@ async def bulk_receipt(
     async with opened(journal) as held:
         with complaints(path):
             try:
-                await receipt(held, request_id, path, personal=screen.signs_in_full, overwrite=overwrite)
+                await receipt(held, request_id, path, payer=payer, personal=screen.signs_in_full, overwrite=overwrite)
             except OrderUnknown as error:
                 gone = (await held.archived_of([request_id])).get(request_id)
                 where = f"it ended long ago ({gone.state}), and is in an archive" if gone else "check the id"
