@@ -35,7 +35,6 @@ from payments_async.bulk import (
     receipt,
     report,
     retry_file,
-    sample_payroll,
 )
 from payments_async.bulk._retry_ids import earlier_id, retried_id
 from payments_async.journal import OrderUnknown, RunIdentity, RunUnknown, Signal, SqliteJournal
@@ -474,23 +473,50 @@ async def test_a_ledger_without_accounts(journal: SqliteJournal, tmp_path: Path,
     assert not (tmp_path / "ledger.csv").exists()
 
 
+async def _full_sheet(payments: PaymentsSession, path: Path) -> None:
+    """A sheet with each kind of change since another batch, problems, and more concerns than it shows."""
+    called = {number: Beneficiary(name=f"Person Longname {chr(64 + number)}") for number in range(1, 25)}
+    orders = [order(number, beneficiary=called[number]) for number in called]
+    orders += [order(60 + number, product_item_id="NONE_SUCH") for number in range(9)]
+    bank = "BANKTRANSFERUG_BANKTRANSFERUG"
+    orders += [
+        order(80 + number, destination=BankAccount("0140001234", f"Bank of {chr(65 + number)}"), product_item_id=bank)
+        for number in range(12)
+    ]
+    before = [order(number, request_id=f"OLD-{number}", amount=500) for number in range(6, 34) if number % 3]
+    before += [
+        order(number, request_id=f"OLD-{number}", amount=500, beneficiary=called[number]) for number in range(6, 24, 3)
+    ]
+    before += [
+        order(50 + number, request_id=f"OLD-{50 + number}", beneficiary=called[number]) for number in range(1, 6)
+    ]
+    gone = ("Rita Lane", "Sam Hill", "Tom Wood", "Una Moor")
+    before += [
+        order(number, request_id=f"OLD-{number}", beneficiary=Beneficiary(name=name))
+        for number, name in enumerate(gone, 96)
+    ]
+    made = await plan(payments, orders, batch_id="november", settings=PlanSettings(compare=before))
+    assert made.comparison is not None
+    assert all(made.comparison.counts.values())
+    await approval_sheet(made, "november", path, file="payroll.csv", maker="A. Clerk")
+
+
 @needs_browser
 @pytest.mark.slow
 async def test_no_paper_is_wider_than_a_telephone(
     journal: SqliteJournal, payments: PaymentsSession, tmp_path: Path
 ) -> None:
-    """Report, receipt and approval sheet at 390 px: nothing sticks out, and nothing has to be moved aside."""
+    """Report, receipt and approval sheet at 390 px: nothing sticks out. The sheet, however full, prints on one A4."""
     await report(journal, "november", html=tmp_path / "report.html")
     await receipt(journal, "RUN-1", tmp_path / "receipt.html")
-    with sample_payroll() as path:
-        made = await plan(payments, await read_batch(path))
-        await approval_sheet(made, "november", tmp_path / "sheet.html", file="payroll.csv", maker="A. Clerk")
+    await _full_sheet(payments, tmp_path / "sheet.html")
     async with browsing(tmp_path / "browser") as tab:
         await tab.looks(width=390, dark=False)
         for name in ("report", "receipt", "sheet"):
             await tab.open((tmp_path / f"{name}.html").as_uri())
             widest = "Math.max(...[...document.querySelectorAll('main *')].map(e => e.getBoundingClientRect().right))"
             assert 390 >= await tab.value(widest), name
+        assert 1 == await tab.pages_of_print(tmp_path / "sheet.pdf")
 
 
 async def test_the_sheet_on_which_a_batch_is_approved(payments: PaymentsSession, tmp_path: Path) -> None:

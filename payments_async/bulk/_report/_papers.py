@@ -45,7 +45,7 @@ _GOES_TO: Sequence[tuple[str, GoesTo | None]] = (
     ("Not sent", None),
 )
 _EXAMPLES = 3  # of each
-_SHOWN = 8  # issues of a kind, so that the sheet stays one page
+_SHOWN = 4  # issues of a kind, so that the sheet stays one page
 _OPENING = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="payments-async '
 )
