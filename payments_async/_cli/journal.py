@@ -57,6 +57,13 @@ class JournalPlace:
         except ValueError as error:
             raise BadInput(f"--journal: {str(error).partition(': ')[2]}") from error
 
+    @property
+    def reach(self) -> str:
+        """From where others approve what it holds, in words; empty with a database, which has a network."""
+        if getattr(self.unopened(), "path", None) is None:
+            return ""
+        return "This journal is a file: approve on this machine. A journal in PostgreSQL is approved from any machine."
+
     async def exists(self) -> bool:
         """Whether there is a journal.
 

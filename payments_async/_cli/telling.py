@@ -1,4 +1,4 @@
-"""`--notify`: somebody else hears that a run has ended, was stopped or needs a person: a program, or an address.
+"""`--notify`: a program or an address hears that a run has ended, was stopped or needs a person, or that a plan waits.
 
 What they hear names no person and holds no secret; whether they hear it changes nothing about the run.
 """
@@ -30,6 +30,14 @@ Notify = Annotated[
         "--notify",
         metavar="CMD|URL",
         help="Tell this program (JSON on its standard input) or address (POST) when it ends, stops or needs a person.",
+    ),
+]
+NotifyApprover = Annotated[
+    str | None,
+    typer.Option(
+        "--notify",
+        metavar="CMD|URL",
+        help="With --maker: tell this program (JSON on its standard input) or address (POST) that it waits.",
     ),
 ]
 _PATIENCE = 10.0  # seconds for one telling
@@ -69,7 +77,7 @@ class Teller:
             facts["error"] = type(error).__name__
             if isinstance(error, PaymentsError):
                 facts["stopped"] = str(error)
-        await self._tell("stopped" if status is None else _EVENTS.get(status, "stopped"), facts)
+        await self.tell("stopped" if status is None else _EVENTS.get(status, "stopped"), facts)
 
     def note_needs(self, needs: Mapping[str, int], *, hinders: str | None = None) -> None:
         """Tell, beside what goes on, that more needs a person than before.
@@ -86,14 +94,15 @@ class Teller:
             found: dict[str, object] = {"needs": {name: count for name, count in needs.items() if count}}
             if hinders is not None:
                 found["hinders"] = clean(hinders)
-            self._under_way = asyncio.ensure_future(self._tell("needs a person", found))
+            self._under_way = asyncio.ensure_future(self.tell("needs a person", found))
 
     async def _told(self) -> None:
         """Wait for what is being told, which takes no longer than it may."""
         if self._under_way is not None:
             await self._under_way
 
-    async def _tell(self, event: str, facts: Mapping[str, object]) -> None:
+    async def tell(self, event: str, facts: Mapping[str, object]) -> None:
+        """Tell of an event; what hinders that is a note."""
         if not self._target:
             return
         known = {"event": event, "at": datetime.now(UTC), "machine": socket.gethostname(), **self.facts, **facts}
@@ -120,7 +129,7 @@ async def telling(screen: Screen, target: str | None, command: str, **facts: obj
         BadInput: The target is neither a program nor an address.
     """
     if target is not None:
-        _check(target)
+        check_target(target)
     teller = Teller(screen, target or "", {"command": command, **facts})
     try:
         yield teller
@@ -132,7 +141,14 @@ async def telling(screen: Screen, target: str | None, command: str, **facts: obj
     await teller.tell_end()
 
 
-def _check(target: str) -> None:
+async def tell_waiting(screen: Screen, target: str, command: str, **facts: object) -> None:
+    """Tell once that something waits for an approval."""
+    teller = Teller(screen, target, {"command": command, **facts})
+    await teller.tell("waits for approval", {})
+
+
+def check_target(target: str) -> None:
+    """Raise ``BadInput`` where the target is neither a program nor an address."""
     try:
         is_good = URL(target).host is not None if _is_address(target) else bool(_words(target))
     except ValueError:

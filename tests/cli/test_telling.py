@@ -210,3 +210,16 @@ async def test_the_secret_of_an_address_is_not_printed(run: Run, address: str) -
     told = await sent(run, "--stop-at-total", "1", "--notify", address)
     assert (5, True) == (told.status, "--notify 'http://127.0.0.1:9/***'" in told.said)
     assert "hidden" not in told.said
+
+
+async def test_an_approver_hears_that_a_plan_waits(run: Run, sandbox: Sandbox, address: str, ear: Ear) -> None:
+    """With its digest and sum, and no person; the maker reads from where it can be approved."""
+    plan = ("bulk", "plan", "payroll.csv", *SENT, "--notify", address)
+    assert (2, True) == ((ran := await run(*plan)).status, "add --maker NAME" in ran.said)
+    ran = await run(*plan, "--maker", "A. Clerk", "--new-journal")
+    assert (0, True) == (ran.status, "This journal is a file: approve on this machine." in ran.said)
+    heard = await ear.next()
+    told = ("event", "command", "batch_id", "currency")
+    assert ["waits for approval", "bulk plan", "november", "UGX"] == [heard[name] for name in told]
+    assert (True, False) == (heard["digest"] in ran.said, "Clerk" in str(heard))
+    assert (0, True) == (len(sandbox.ledger), ear.heard.empty())

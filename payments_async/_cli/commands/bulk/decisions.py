@@ -292,7 +292,7 @@ def _approved(journal: JournalPlace | None) -> Iterator[None]:
         approve = command_line("bulk approve", error.proposal.digest, journal=journal)
         raise BadInput(
             f"{error.message}\n  nothing was changed; it is proposed. Once others have approved it, the same command "
-            f"does it: {approve} --who NAME"
+            f"does it: {approve} --who NAME\n  {'' if journal is None else journal.reach}".rstrip()
         ) from error
     except JournalRefused as error:
         raise BadInput(str(error)) from error

@@ -23,6 +23,7 @@ from payments_async._cli.journal import (
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, quoted
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.telling import NotifyApprover, check_target, tell_waiting
 from payments_async._cli.written import complaints
 from payments_async.bulk import Batch, Plan, problems_file
 from payments_async.bulk import approval_sheet as write_sheet
@@ -55,6 +56,7 @@ async def bulk_plan(
         Path | None, typer.Option(help="Write the file with what is wrong beside each row: mend it, and plan that.")
     ] = None,
     new_journal: Annotated[bool, typer.Option("--new-journal", help="With --maker: make it if there is none.")] = False,
+    notify: NotifyApprover = None,
 ) -> Exit:
     """Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.
 
@@ -63,6 +65,7 @@ async def bulk_plan(
 
     Example: payments-async bulk plan "Payroll November 2026.xlsx" --journal payroll.sqlite --maker "A. Clerk"
     """
+    _check_notify(notify, maker)
     journal = named_or_none(journal)
     session = settings.session()  # what is missing there is told before a long file is read
     checks.amounts()
@@ -98,12 +101,8 @@ async def bulk_plan(
         options = kept_options(read.how, rows, checks, made)
         kept = proposal_of(made, batch_id, file, read.batch.digest, options, signature(maker))
         is_proposed = await _proposed(screen, made, journal, kept, is_wanted=new_journal)
-    if is_proposed:
-        screen.say("\nProposed. For another person to approve it:")
-        approve = command_line("bulk approve", made.digest[:FEWEST], journal=journal)
-        screen.command(f"{approve} --who NAME")
-        screen.say("\nTo send exactly this, once it is approved:")
-        screen.command(command_line("bulk run", journal=journal, batch_id=batch_id))
+    if is_proposed and journal is not None:
+        await _waits(screen, made, batch_id, journal, notify)
     elif made.is_clean:
         screen.say("\nTo send exactly this:")
         again = command_line(
@@ -122,6 +121,28 @@ async def bulk_plan(
         status,
         {"batch_id": batch_id, "knows_earlier": held is not None, **plan_document(made), "proposed": is_proposed},
     )
+
+
+def _check_notify(target: str | None, maker: str | None) -> None:
+    """Raise ``BadInput`` where it cannot be told, or nothing comes to wait."""
+    if target is not None:
+        check_target(target)
+    if target is not None and maker is None:
+        raise BadInput("--notify: only what is proposed waits for an approval; add --maker NAME")
+
+
+async def _waits(screen: Screen, made: Plan, batch_id: str, journal: JournalPlace, notify: str | None) -> None:
+    """Say how what is proposed is approved and sent, and tell the approver."""
+    screen.say("\nProposed. For another person to approve it:")
+    digest = made.digest[:FEWEST]
+    screen.command(f"{command_line('bulk approve', digest, journal=journal)} --who NAME")
+    if journal.reach:
+        screen.say(journal.reach)
+    screen.say("\nTo send exactly this, once it is approved:")
+    screen.command(command_line("bulk run", journal=journal, batch_id=batch_id))
+    if notify is not None:
+        facts = {"orders": made.open_count, "sum": made.open_total, "currency": made.currency, "digest": digest}
+        await tell_waiting(screen, notify, "bulk plan", batch_id=batch_id, journal=str(journal), **facts)
 
 
 async def _give_back(screen: Screen, batch: Batch, path: Path | None) -> None:
