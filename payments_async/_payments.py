@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, overload
 
-from payments_async._session.session import PaymentsSession, SessionSettings, executor_of
+from payments_async._session.session import PaymentsSession, SessionSettings, executor_of, testing_of
 from payments_async._values.checks import check_instance
 from payments_async._values.handlers import ErrorHook
 from payments_async._values.threads import in_thread
@@ -68,7 +68,7 @@ class Payments:
         """Put the parts together. Nothing is opened or sent before ``async with``.
 
         Args:
-            session: Not open yet.
+            session: Not open yet. Outbox and receiver share its ``testing``, if you pass none.
             journal: A journal that is not open yet, the path of its file, or a DSN such as ``postgresql://host/name``.
             outbox: One with settings of your own, made of this session and this journal.
             receiver: One with settings of your own, made of this journal.
@@ -83,11 +83,11 @@ class Payments:
         journal = journal if isinstance(journal, Journal) else journal_at(journal)
         if receiver is None:
             settings = ReceiverSettings(dialect=session.dialect, observer=executor_of(session).observer)
-            receiver = Receiver(journal, senders, settings=settings)
+            receiver = Receiver(journal, senders, settings=settings, testing=testing_of(session))
         elif check_instance("receiver", receiver, Receiver, "Receiver(journal, ...)").inbox is not journal:
             raise ValueError("receiver: make it of this journal, as in Receiver(journal, ...)")
         if outbox is None:
-            outbox = Outbox(session, journal)
+            outbox = Outbox(session, journal, testing=testing_of(session))
         elif check_instance("outbox", outbox, Outbox, "Outbox(session, journal, ...)").journal is not journal:
             raise ValueError("outbox: make it of this journal, as in Outbox(session, journal, ...)")
         elif outbox.session is not session:

@@ -35,6 +35,7 @@ from payments_async.ipn import serving
 from payments_async.journal import NotCancelled
 from payments_async.outbox import HandlerFailure, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import VirtualClock
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
 WALLET = MobileMoneyWallet("+256772000017")
@@ -75,6 +76,17 @@ def local(service: Sandbox, place: Path) -> Payments:
     """Payments that take notifications of this machine."""
     session, journal = PaymentsSession.from_env(service.variables), SqliteJournal(place)
     return Payments(session, journal, senders=["127.0.0.1"])
+
+
+async def test_a_clock_of_the_session_moves_all_of_it(place: Path) -> None:
+    """An order that takes two days, and no notification: the outbox looks it up when the clock says so."""
+    async with VirtualClock() as clock, Sandbox(clock=clock, processing_delay=2 * 86_400.0) as service:
+        journal = SqliteJournal(place, testing=clock.testing)
+        clock.watch(journal)
+        async with Payments.from_env(service.variables, journal=journal, testing=clock.testing) as payments:
+            await payments.put(payout())
+            entry = await clock.until(payments.settled("withdrawal-1", timeout=3 * 86_400.0))
+    assert State.SUCCESSFUL is entry.state
 
 
 async def test_the_first_durable_payment(service: Sandbox, place: Path) -> None:

@@ -176,6 +176,7 @@ class PaymentsSession:
 
             start_observing(executor, observer)
         self._made_from: PaymentsSession | None = None
+        self._testing = testing
         self._take(executor)
 
     def _take(self, executor: Executor) -> None:
@@ -438,6 +439,11 @@ def check_session(value: object) -> None:
 def executor_of(payments: PaymentsSession) -> Executor:
     """What executes the calls of a session: for the rooms of this package that need more of it than its users."""
     return payments._executor
+
+
+def testing_of(payments: PaymentsSession) -> Testing:
+    """The clock that a session was given, for what is made with it."""
+    return payments._testing
 
 
 def _parts(observer: Observer | None) -> tuple[type[Transport], type[Executor]]:
