@@ -175,6 +175,32 @@ async def test_a_handler_that_fails_is_run_again_alone(journal: SqliteJournal) -
     assert (1, 5) == (len(calm.entries), len(moody.entries))
 
 
+async def test_a_handler_that_succeeds_while_its_failure_is_counted(journal: SqliteJournal, path: Path) -> None:
+    """The error is gone between two reads: the health is told without it."""
+    dispatcher, moody = (
+        ChangeHandlers(journal, SHOP, policy=attrs.evolve(QUICK, wait_initial=60.0, wait_max=60.0)),
+        Told(fails=1),
+    )
+    dispatcher.on(State.ACCEPTED, name="moody")(moody)
+
+    def succeeds(sql: str) -> None:
+        if "SELECT error FROM delivery" in sql:
+            with closing(sqlite3.connect(path)) as other, other:
+                other.execute("UPDATE delivery SET error = NULL")
+
+    async with running(dispatcher):
+        await found(journal, [1])
+        await moody.until(1)
+
+        async def has_failed() -> bool:
+            return (await journal.change_backlog(SHOP)).failing == 1
+
+        await until(has_failed)
+        assert journal._reader is not None
+        journal._reader.set_trace_callback(succeeds)
+        assert 1 == (await journal.change_backlog(SHOP)).failing
+
+
 async def test_no_person_is_in_what_a_handler_failed_with(
     journal: SqliteJournal, caplog: pytest.LogCaptureFixture
 ) -> None:

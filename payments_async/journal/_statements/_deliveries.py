@@ -235,7 +235,7 @@ def count(connection: Connection, queue: str, topics: Sequence[str] | None = Non
         f"SELECT count(*) FROM delivery WHERE {among} AND status = 'dead'",  # noqa: S608 - marks
         (queue, *(topics or ())),
     ).fetchone()
-    of = "SELECT error FROM delivery WHERE queue = ? AND about = ?"
+    of = "SELECT error FROM delivery WHERE queue = ? AND about = ? AND error IS NOT NULL"  # it may be over by now
     error = None if failed is None else connection.execute(of, (queue, failed)).fetchone()
     # anybody may be shown it: the words of an exception, which may name persons, stay in the row
     place = None if error is None else ": ".join(error[0].split(": ")[:2])
