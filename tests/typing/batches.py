@@ -45,9 +45,7 @@ async def run(payments: PaymentsSession, path: Path, orders: Iterable[PayoutOrde
             settings=PlanSettings(compare="october", max_each=Decimal(10**6), max_total=10**9),
         )
         assert_type(made.comparison, Comparison | None)
-        await plan(
-            payments, batch, settings=PlanSettings(compare=mapped, compare_change=0.2)
-        )  # E: a float is not exact
+        PlanSettings(compare=mapped, compare_change=0.2)  # E: a float is not exact
         progress = await run_batch(payments, journal, "payroll", batch.orders, fuse=Fuse(max_total=Decimal(10**6)))
         assert_type(progress.counts[State.ACCEPTED], int)
         for state in progress.counts:
