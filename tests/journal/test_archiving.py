@@ -451,7 +451,7 @@ async def test_what_contradicts_an_archived_order_is_kept_and_moves_nothing(
     gone = await journal.archived_of([order(n).request_id for n in range(3)])
     assert [1, 1, 1] == [len(one.late) for one in gone.values()]
     assert all(one.late[0].conflict for one in gone.values())
-    assert 3 == sum("an archived order was told of" in record.getMessage() for record in caplog.records)
+    assert 3 == sum("new evidence about an archived order" in record.getMessage() for record in caplog.records)
 
 
 async def test_what_is_listed_is_what_is_here(journal: Journal, clock: Clock, file: Path) -> None:

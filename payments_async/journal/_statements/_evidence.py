@@ -115,7 +115,7 @@ def _apply_late(
         if is_new:
             words = weighed.conflict or f"it is {weighed.state} now"
             facts = {"request_id": row.request_id, "why": words}
-            _log.warning("a notification is about an archived order: %s: %s", row.request_id, words, extra=facts)
+            _log.warning("new evidence about an archived order: %s: %s", row.request_id, words, extra=facts)
     if weighed.state is not row.state:
         change(commit, row, weighed.state)
     return TransitionResult(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
