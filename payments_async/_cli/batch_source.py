@@ -127,6 +127,7 @@ def kept_options(how: Mapping[str, object], rows: RowOptions, checks: PlanChecks
     mapped = [f"{one.column}={one.heading}" for one in plan.columns if one.is_mapped]
     known = {**how, "map": mapped, **attrs.asdict(rows), **checks.flags()}
     known |= {"derive_request_ids": how.get("derive_request_ids"), "concerns": list(map(str, plan.concerns))}
+    known |= {"concern_count": plan.concern_count}  # also of those that are not listed
     return {name: value for name, value in known.items() if value and name != "batch_id"}
 
 

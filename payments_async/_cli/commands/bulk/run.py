@@ -1,11 +1,11 @@
 """`payments-async bulk run`: a batch sent once it is clean, approved and confirmed. The same command goes on."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import attrs
 import typer
@@ -247,7 +247,7 @@ def _given(group: RowOptions | FormatOptions | PlanChecks) -> dict[str, Any]:
 
 def _options(
     source: _Source, rows: RowOptions, file_format: FormatOptions, checks: PlanChecks
-) -> tuple[RowOptions, FormatOptions, PlanChecks, Collection[str] | None]:
+) -> tuple[RowOptions, FormatOptions, PlanChecks, Mapping[str, Any] | None]:
     """The options that were given; without a file those of the proposal, and the checks that were given.
 
     Also which concerns were looked at when it was proposed, or ``None`` where that is said of all of them now.
@@ -258,23 +258,26 @@ def _options(
     if source.is_named:
         return rows, file_format, checks, None
     unused = [*(_given(rows).keys() - {"acknowledge"}), *_given(file_format)]
-    looked_at: Collection[str] | None = None
+    looked_at = None
     if source.begun is not None and checks.max_each is not None:
         unused.append("max_each")
     if unused:
         names = ", ".join(f"--{'map' if name == 'mapped' else name.replace('_', '-')}" for name in unused)
         raise BadInput(f"{names}: name the batch file with it; without a file, it is sent as it was proposed")
     if source.proposal is not None:
-        looked_at = None if rows.acknowledge else cast(Collection[str], source.proposal.options.get("concerns", ()))
+        looked_at = None if rows.acknowledge else source.proposal.options
         kept_rows, file_format, kept = options_of(source.proposal)
         rows = attrs.evolve(kept_rows, acknowledge=rows.acknowledge or kept_rows.acknowledge)
         checks = attrs.evolve(kept, **_given(checks))
     return rows, file_format, checks, looked_at
 
 
-def _acknowledged(plan: Plan, looked_at: Collection[str] | None) -> Plan:
-    """A plan of which no concern counts as looked at that came up since it was proposed."""
-    if looked_at is None or all(str(one) in looked_at for one in plan.concerns):
+def _acknowledged(plan: Plan, looked_at: Mapping[str, Any] | None) -> Plan:
+    """A plan of which no concern counts as looked at that came up since it was proposed, listed or only counted."""
+    if looked_at is None:
+        return plan
+    known = set(looked_at.get("concerns", ()))
+    if plan.concern_count <= looked_at.get("concern_count", 0) and known.issuperset(map(str, plan.concerns)):
         return plan
     return attrs.evolve(plan, acknowledged=False)
 
