@@ -93,7 +93,7 @@ async def main(folder: Path) -> None:
     make_certificate(folder, "client")
     async with Sandbox(server=SandboxServer(ssl=tls_for_service(folder))) as service, proxy() as (address, asked):
         known = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
-        # A session of your own for hooks; without them, `ssl=` and `proxy=` of PaymentsSession are enough.
+        # A session of your own for hooks; without them, `ssl=` and `proxy=` of HttpConnection are enough.
         async with (
             aiohttp.ClientSession(trace_configs=[hooks()], cookie_jar=aiohttp.DummyCookieJar()) as http,
             PaymentsSession(
