@@ -413,12 +413,16 @@ class _InThread:
         opened: Any = self._within()
         if not hasattr(opened, "__enter__"):
             raise TypeError("within: a plain function needs one that is entered by 'with', such as transaction.atomic")
-        with opened as connection:
-            if connection is None and type(opened).__module__ == "django.db.transaction":
-                connection = sys.modules[type(opened).__module__].get_connection(opened.using)
-            lent = Lent(connection)
-            if self._home.run(self._journal.mark_told(lent, change_id, self._name), _LONGEST, lent):
-                self._handler(entry, connection)
+        django = sys.modules.get("django.db.transaction")
+        its = django.get_connection(opened.using) if django is not None and isinstance(opened, django.Atomic) else None
+        try:
+            with opened as connection:
+                lent = Lent(its if connection is None else connection)
+                if self._home.run(self._journal.mark_told(lent, change_id, self._name), _LONGEST, lent):
+                    self._handler(entry, its if connection is None else connection)
+        finally:
+            if its is not None:  # as Django does when a request ends: here none does, and a broken one would stay
+                its.close_if_unusable_or_obsolete()
 
 
 def _check_commits(within: Callable[..., object]) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,20 @@ def by_scoped_session(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple
     scoped.remove()
 
 
-@contextmanager
-def by_django(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple[Any, Run]]:
-    """By the connection of a further database of Django's."""
+def tell_django(shop: Bank) -> None:
+    """Let Django know a further database, by the name of its schema."""
     set_up()
     about = conninfo_to_dict(shop.dsn)
     names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
     told = {name: about[key] for name, key in names.items() if key in about}
     settings = {"default": {}, shop.schema: {"ENGINE": "django.db.backends.postgresql", **told}}
     connections.settings[shop.schema] = connections.configure_settings(settings)[shop.schema]
+
+
+@contextmanager
+def by_django(shop: Bank, *, autocommit: bool = False) -> Iterator[tuple[Any, Run]]:
+    """By the connection of a further database of Django's."""
+    tell_django(shop)
     connection = connections[shop.schema]
 
     def run(sql: str) -> None:
@@ -195,6 +201,22 @@ async def test_a_plain_function_is_told_once_in_its_own_transaction(begin: Any, 
                 await asyncio.sleep(0.01)
     assert (BALANCE + WORTH, 2) == (shop.balance, len(tried))
     assert threading.current_thread().name not in tried
+
+
+async def test_the_thread_of_a_plain_function_keeps_no_connection_of_django(shop: Bank) -> None:
+    """Django closes one when a request ends. Here none does, and a connection that broke would stay broken."""
+    used: list[Any] = []
+    tell_django(shop)
+    async with desk(shop) as here:
+
+        @here.outbox.on(State.ACCEPTED, within=partial(transaction.atomic, using=shop.schema))
+        def accepted(entry: Entry, connection: Any) -> None:
+            connection.cursor().execute(f"UPDATE {shop.schema}.customer SET balance = balance + {WORTH}")  # noqa: S608
+            used.append(connection)
+
+        await here.outbox.pay(payout(0), timeout=60)
+        await until(lambda: asyncio.to_thread(lambda: shop.balance == BALANCE + WORTH), True)
+        await until(lambda: asyncio.sleep(0, [one.connection for one in used]), [None])
 
 
 async def test_a_plain_function_that_never_ends(shop: Bank) -> None:
