@@ -31,7 +31,11 @@ _ELSEWHERE: Mapping[str, str] = {
 
 def sentence(happening: Happening) -> str:
     """One thing in the life of an order, as somebody would tell it."""
-    signal, by, detail = happening.signal or Signal.PERMITTED, happening.by or "somebody", happening.detail or ""
+    signal, by, detail = (
+        happening.signal or Signal.PERMITTED,
+        happening.by or "an unnamed source",
+        happening.detail or "",
+    )
     also = f": {detail}" if detail else ""
     match happening.what:
         case "planned":

@@ -915,7 +915,7 @@ class _Putting:
     """One order on its way into the journal, and into the hands of a worker.
 
     Attributes:
-        crew: That is to send it; ``None`` where another process is, or it has to wait its turn.
+        pool: That is to send it; ``None`` where another process is, or it has to wait its turn.
         asked: Monotonic seconds when that began.
         worker: Who is to send it at once.
         written: What the journal makes of it. Callers wait behind a shield, so none of them cancels it.

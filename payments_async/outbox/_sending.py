@@ -47,7 +47,7 @@ class OrderSender:
 
     Attributes:
         owner: A name that no other process has.
-        crew: The workers, while there are any.
+        pool: The workers, while there are any.
         stopping: Set when the outbox is closed.
         hinders: Why nothing is sent.
         told: Callers of ``pay`` who hear from a worker here.
@@ -71,7 +71,7 @@ class OrderSender:
     stopping: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
     hinders: str | None = attrs.field(init=False, default=None)
     told: set[asyncio.Future[Entry | None]] = attrs.field(init=False, factory=set)
-    _unreturned: Leases | None = attrs.field(init=False, default=None)  # of a crew that failed with the journal
+    _unreturned: Leases | None = attrs.field(init=False, default=None)  # of a worker pool that failed with the journal
 
     def begin(self, owner: str) -> None:
         """The outbox is opened, under this name."""
@@ -89,7 +89,7 @@ class OrderSender:
             self.pool.look()
 
     def crew_with_room(self) -> OutboxWorker | None:
-        """The crew of this process, if it will send what it is given soon."""
+        """The worker pool of this process, if it will send what it is given soon."""
         pool = self.pool
         if pool is None or not pool.may_send() or pool.drains or pool.leases.count_own() >= _QUEUED * self.concurrency:
             return None
@@ -185,7 +185,7 @@ class OrderSender:
         return max(looked, await self.journal.last_change(_ANSWERS) / 1e6)
 
     async def _send(self) -> None:
-        """Have a crew work until it is closed or fails."""
+        """Have a worker pool work until it is closed or fails."""
         clock = executor_of(self.payments).clock
         pool = OutboxWorker(
             payments=self.payments,
@@ -208,7 +208,7 @@ class OrderSender:
             self._unreturned = None
         self.pool = pool
         try:
-            await pool.refresh()  # only now: whoever pauses it from here on tells the crew
+            await pool.refresh()  # only now: a pause from here on tells the pool
             await pool.work(self.lease)
         except JournalError:
             self._unreturned = pool.leases
@@ -227,7 +227,7 @@ class Collector:
         name: Of the outbox.
         owner: Who works on it.
         lease: Seconds.
-        crew: The crew that has room for more, if there is one now; otherwise anybody may claim what is taken.
+        pool: The worker pool that has room for more, if there is one now; otherwise anybody may claim what is taken.
         start: Runs something to its end, though nobody waits for it any more: what was permitted has to be sent.
     """
 

@@ -1,4 +1,4 @@
-"""The crew of an outbox: it works on single orders and on batches, whatever comes, until it is told to stop."""
+"""The worker pool of an outbox: it works on single orders and on batches, whatever comes, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class OutboxWorker(WorkerPool):
     def place(
         self, placed: Placed, asked: float, worker: asyncio.Future[Handed | None] | None, amount: Decimal
     ) -> tuple[LeasedOrder | None, Coroutine[Any, Any, None] | None]:
-        """Take over an order that was put for this crew, and hand it to the worker that was reserved for it.
+        """Take over an order that was put for this worker pool, and hand it to the worker that was reserved for it.
 
         Args:
             asked: Monotonic seconds when it was put.

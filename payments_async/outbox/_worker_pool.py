@@ -1,4 +1,4 @@
-"""The crew of one process: workers that send one order after another, each under a permit."""
+"""The worker pool of one process: workers that send one order after another, each under a permit."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class WorkerPool(ABC):
         failure: What ends it with an error, or ``None``.
         drains: Nothing more is begun.
         turns: What it has reserved of the rate of all.
-        tasks: All that work here. Where one ends too early the crew fails, and gives back what is in hand.
+        tasks: All that work here. Where one ends too early the worker pool fails, and gives back what is in hand.
         holds_back: What cannot be written as a request leaves our hands, until it is put again.
         sent: Orders sent.
         under_way: Request ids of orders that a worker sends now.
@@ -164,7 +164,7 @@ class WorkerPool(ABC):
         self.executor = executor_of(self.payments)
         self.call_of = self.executor.sends_written()
         self.begun = self.executor.clock()
-        self.tasks = Tasks("the crew", lost=self.fail)
+        self.tasks = Tasks("the worker pool", lost=self.fail)
         self.journal.use_service_clock(lambda: self.executor.transport.other_clock)
         self.note_departure = self.journal.follow_departures(self.leases.owner)
         self.turns = Reserve(self.executor.clock)
@@ -204,7 +204,7 @@ class WorkerPool(ABC):
 
     def warn(self, why: str) -> None:
         """Say aloud why it ends."""
-        _log.warning("the crew stops: %s", why, extra={"why": why})
+        _log.warning("the worker pool stops: %s", why, extra={"why": why})
 
     def blow(self, why: str) -> None:
         """A rule of the fuse forbids to send any more."""
@@ -517,7 +517,7 @@ class WorkerPool(ABC):
         self.end(f"the balance could not be read: {why}")
 
     async def survives(self, awaitable: Awaitable[object]) -> bool:
-        """What comes of it; where the journal fails, the crew drains."""
+        """What comes of it; where the journal fails, the worker pool drains."""
         try:
             return bool(await awaitable)
         except JournalError as error:
@@ -542,7 +542,7 @@ class _Worker:
         self._after: _Tried | None = None
 
     async def work(self) -> None:
-        """Send until the crew drains. What was sent is written down even when this is cancelled."""
+        """Send until the worker pool drains. What was sent is written down even when this is cancelled."""
         pool = self._worker_pool
         try:
             while True:

@@ -47,10 +47,10 @@ async def bulk_approve(
 ) -> Exit:
     """Approve exactly the payments that a digest stands for, as somebody other than who proposed them.
 
-    The proposal is shown first, with what its file pays to whom: the file that was planned, or a copy of it (--file).
+    The proposal is shown first, with each payee and amount in the file that was planned, or in a copy (--file).
     Where neither is here, look at the sheet (bulk plan --approval-sheet) before you agree. The name, the login, the
     machine and the time are kept in the journal, and shown in the report. With --withdraw its maker takes the proposal
-    back, and whoever approved it the approval.
+    back, and an approver the approval.
 
     Compare the first eight digits of the digest with those on the sheet. With --yes the digest has to be named.
 
@@ -246,7 +246,7 @@ async def _show_file(
         rows, file_format, _ = options_of(proposal)
         file = path
     if file is None:
-        screen.say("[yellow]Whom it pays does not stand here:[/] look at its sheet, or name the batch file (--file)")
+        screen.say("[yellow]The payees are not on this machine:[/] look at its sheet, or name the batch file (--file)")
         return
     is_exact = file == path
     read = await read_payments(screen, file, proposal.batch_id, rows, file_format, place, is_exact=is_exact)

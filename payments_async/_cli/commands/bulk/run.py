@@ -403,7 +403,9 @@ class _BatchRun:
                     if isinstance(error, BatchChanged)
                     else f"cannot be read: {clean(str(error))}"
                 )
-                self.screen.note(f"{batch.path.name} {why}; nobody is found by its other columns, and all else stands")
+                self.screen.note(
+                    f"{batch.path.name} {why}; `explain` cannot search its other columns; all else is kept"
+                )
         if not stop.is_hard:
             return progress
         left = await journal.progress(self.batch_id)

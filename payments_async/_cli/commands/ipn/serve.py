@@ -35,7 +35,7 @@ _QUIET = 10.0  # seconds between two words about how often, where nobody new was
 _SHOWN = 10
 # What a refusal says, and what to do where it was a mistake; {} is the address.
 _REMEDIES: Mapping[str, str] = {
-    "names no address before it": "let that proxy send X-Forwarded-For with the address of whom it serves",
+    "names no address before it": "let that proxy send X-Forwarded-For with the address of its client",
     "itself a trusted proxy": "let the proxies send X-Forwarded-For with the address of whom they serve",
     "not among the known senders": "if the service sends from there, add --sender {}; a proxy of yours: "
     "--trusted-proxy {}",
