@@ -311,10 +311,3 @@ def test_a_missing_docstring_is_noticed() -> None:
 def test_the_package_says_that_it_is_typed() -> None:
     """Type checkers read annotations only beside this file."""
     assert (ROOT / "py.typed").is_file()
-
-
-@pytest.mark.parametrize(("old", "new"), [("Adoption", "TakeoverAuthorisation"), ("News", "Signal")])
-def test_an_old_name_works_and_says_the_new_one(old: str, new: str) -> None:
-    """A program of before goes on, and is told what to change."""
-    with pytest.warns(DeprecationWarning, match=new):
-        assert getattr(payments_async.journal, old) is getattr(payments_async.journal, new)

@@ -3,7 +3,6 @@
 A command is imported when it is named: whoever asks what there is, or for one of them, does not wait for all.
 """
 
-import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -126,18 +125,6 @@ def about(name: str) -> str:
     return docstring.partition("\n\n")[0]
 
 
-def _add_old_name(name: str, now: str) -> None:
-    """Let a command be called by its old name for a version, which says so and is not listed."""
-
-    class Renamed(PlainCommand):
-        def make_context(self, *given: Any, **more: Any) -> Any:
-            print(f"payments-async: `{name}` is called `{now}` now; the old name goes with 1.0", file=sys.stderr)
-            return load_command(now).make_context(*given, **more)
-
-    group, _, own_name = name.rpartition(" ")
-    _GROUPS[group].command(own_name, hidden=True, cls=Renamed)(lambda: None)
-
-
 def _function(name: str) -> str:
     return name.replace(" ", "_").replace("-", "_")
 
@@ -157,7 +144,6 @@ for _name, _group in _GROUPS.items():
     app.add_typer(_group, name=_name)
 for _name in COMMANDS:
     _add_command(_name)
-_add_old_name("bulk write-off", "bulk send-again")
 
 
 def _tell_version(is_asked: bool) -> None:

@@ -3,7 +3,6 @@
 What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
 """
 
-import warnings
 from typing import TYPE_CHECKING
 
 from payments_async._values.public import name_publicly
@@ -140,24 +139,10 @@ __all__ = [
 ]
 
 
-# Old names, until 0.10.
-_RENAMED = {
-    "Adoption": "TakeoverAuthorisation",
-    "Circumstance": "IntegrityCheck",
-    "Examination": "VerificationReport",
-    "Flaw": "Inconsistency",
-    "News": "Signal",
-    "Standing": "OutcomeWithHistory",
-    "Sweep": "ListScan",
-}
-
 if not TYPE_CHECKING:  # or type checkers would accept any name
 
     def __getattr__(name: str) -> object:
-        """Import ``PostgresJournal``, which brings psycopg, when it is first used; give what an old name meant."""
-        if name in _RENAMED:
-            warnings.warn(f"{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-            return globals()[_RENAMED[name]]
+        """Import ``PostgresJournal``, which brings psycopg, when it is first used."""
         if name != "PostgresJournal":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:

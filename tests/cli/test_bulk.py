@@ -261,8 +261,7 @@ async def test_a_parked_order_is_written_off_by_name(
     parked = await run("bulk", "reconcile", *sent, "--grace", "0", "--interval", "0")
     assert 4 == parked.status
     assert "parked now: not found, a person has to decide RUN-2" in parked.said
-    asked = await run("bulk", "write-off", "RUN-2", *who)  # its old name, for a version
-    assert "`bulk write-off` is called `bulk send-again` now" in asked.said
+    asked = await run("bulk", "send-again", "RUN-2", *who)
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
     done = await run("bulk", "send-again", "RUN-2", *who, "--yes")
     assert (0, True) == (done.status, "RUN-2 is planned again, as A. Clerk states: letter of 3 May" in done.said)
