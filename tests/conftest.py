@@ -25,7 +25,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
-_MEASURED, _FEW = 4, 1  # of the tests of one function that differ in their parameters
+_QUICK, _FEW = 4, 1  # of the tests of one function that differ in their parameters
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
@@ -50,11 +50,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Measure what quick tests cover, and slow ones that say so: the others leave the work to other processes.
+    """Of tests that differ in their parameters alone the first few are quick, on each database, and the others slow.
 
-    To measure takes as long as the tests do, so of those that differ in their parameters alone a few are measured, in a
-    file. With ``--few`` only a few are run. Each of the processes that share the tests begins with its share of the
-    slow ones, so that all end together.
+    Measured is what quick tests cover in a file, and slow ones that say so: to measure takes as long as the tests do.
+    With ``--few`` only a few are run. Each of the processes that share the tests begins with its share of the slow
+    ones, so that all end together.
     """
     times = Counter[tuple[str, bool]]()
     few = []
@@ -62,8 +62,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name, _, parameters = item.nodeid.partition("[")
         is_beside_a_file = "postgres" in parameters
         times[name, is_beside_a_file] += 1
-        if is_beside_a_file or times[name, is_beside_a_file] > _MEASURED:
+        if is_beside_a_file:
             item.add_marker("no_cover")
+        if times[name, is_beside_a_file] > _QUICK and not item.get_closest_marker("slow"):
+            item.add_marker("slow")
         if times[name, is_beside_a_file] <= _FEW:
             few.append(item)
     if config.getoption("--few"):

@@ -242,6 +242,7 @@ async def test_what_is_no_file_is_told_at_once(tmp_path: Path, name: str) -> Non
         await asyncio.wait_for(read_batch(tmp_path / name), 30)
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize(
     ("start", "fill", "words"),
     [

@@ -49,6 +49,7 @@ async def reconciled(folder: Path, seed: int, **quirks: Any) -> Any:
         return stories, report.settled, report.parked, report.unknown, report.conflicts, report.doubles, report.unread
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("has_status", [True, False], ids=["records_with_status", "records_without"])
 async def test_by_pages_is_what_order_by_order_is(

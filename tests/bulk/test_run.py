@@ -302,6 +302,7 @@ async def test_refused_credentials_stop_the_run_and_fail_no_order(here: World) -
     await here.check(5000)
 
 
+@pytest.mark.slow(covered=True)
 async def test_tokens_that_are_revoked_again_and_again_stop_nothing(here: World) -> None:
     """As where each login of another process ends the token of this one: every order gets through, once."""
     here.sandbox.chaos({Fault.TOKEN_REVOKED: 0.1}, seed=5)
@@ -338,6 +339,7 @@ async def test_what_an_earlier_run_left_unknown_is_looked_up_first(here: World) 
     await here.check(10)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_broken_display_breaks_off_nothing(here: World) -> None:
     """The callback raises: what is under way is finished and written down, then the error is raised."""
 

@@ -279,6 +279,7 @@ async def test_orders_of_earlier_days_are_no_reason_to_read_everything(tmp_path:
 # --- lists that fail --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_page_that_fails_again_and_again_is_asked_for_again(tmp_path: Path) -> None:
     """Forty reads fail in a row, retries included: everything is settled all the same, in smaller pages."""
     async with world(tmp_path, {"max_page_size": 20}, processing_delay=0.01) as here:

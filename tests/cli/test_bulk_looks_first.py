@@ -29,6 +29,7 @@ def payroll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return write_csv(tmp_path / "payroll.csv", *rows).name
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Each command says what to do next; whoever follows it pays nobody again."""
     assert 5 == (await run("bulk", "run", payroll, *NEW, "--yes", "--stop-at-total", "0")).status

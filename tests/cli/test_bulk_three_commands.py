@@ -101,6 +101,7 @@ async def test_a_month(run: Run, sandbox: Sandbox, here: Path) -> None:
     assert (4, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
+@pytest.mark.slow(covered=True)
 async def test_the_currency_of_the_account_is_on_each_paper(run: Run, sandbox: Sandbox, here: Path) -> None:
     """A file that names no currency pays in that of its account: its proposal keeps it for later papers."""
     sandbox.script(Fault.REFUSED, on="money")
@@ -124,6 +125,7 @@ async def test_the_currency_of_the_account_is_on_each_paper(run: Run, sandbox: S
     assert 2 == text_of(here / "receipt.html").count("ACME Ltd")
 
 
+@pytest.mark.slow(covered=True)
 async def test_the_same_file_on_another_day_is_the_same_batch(run: Run, sandbox: Sandbox) -> None:
     """By its bytes, whatever it is called by then: what was sent is not sent again under a new name."""
     digest = await october(run)
@@ -142,6 +144,7 @@ async def test_a_file_that_was_changed_after_its_approval(run: Run, sandbox: San
     assert "these are not the payments that were approved" in ran.said
 
 
+@pytest.mark.slow(covered=True)
 async def test_what_is_begun_goes_on_by_its_own_digest_alone(run: Run, sandbox: Sandbox) -> None:
     """Whatever else --plan names, nothing is sent, though the proposal of what was begun has been taken back."""
     digest = await proposed(run)
@@ -152,6 +155,7 @@ async def test_what_is_begun_goes_on_by_its_own_digest_alone(run: Run, sandbox: 
     assert (0, 2) == ((await run("bulk", "run", "--yes", "--plan", digest[:8])).status, len(sandbox.ledger))
 
 
+@pytest.mark.slow(covered=True)
 async def test_what_a_batch_may_come_to_counts_without_its_file_too(run: Run, sandbox: Sandbox) -> None:
     """Before it is begun and when it goes on; an option that needs the file is refused, and not passed over."""
     await proposed(run)
@@ -166,6 +170,7 @@ async def test_what_a_batch_may_come_to_counts_without_its_file_too(run: Run, sa
     assert (0, 2) == ((await run(*send, "--max-total", "240000")).status, len(sandbox.ledger))
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_concern_that_came_up_after_the_proposal(run: Run, sandbox: Sandbox) -> None:
     """A colleague has paid the same persons meanwhile: whoever proposed it has not looked at that."""
     plan = ("bulk", "plan", "Payroll October 2026.xlsx", "--journal", "pay.sqlite", "--new-journal", *FIRST)
@@ -228,6 +233,7 @@ async def test_notifications_are_heard_while_it_is_sent(run: Run, sandbox: Sandb
     assert [True, True] == [any(one.what == "notification" for one in story) for story in stories]
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("words", ["Zoe Müller", "muller", "0772 000001", "E1017"])
 async def test_a_person_is_found_by_what_the_office_calls_them(run: Run, words: str) -> None:
     """Name, telephone or staff number lead to the story of her order, with her row in the file."""
@@ -249,6 +255,7 @@ async def test_several_persons_are_shown_to_choose_from(run: Run) -> None:
     assert 2 == (await run("explain", "Nobody Here")).status
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_sum_that_is_unusual_is_typed(run: Run, run_on_terminal: Run, sandbox: Sandbox) -> None:
     """A yes is not enough for much more than any month before; and the change is shown with name, amounts, accounts."""
     await october(run)
@@ -273,6 +280,7 @@ async def test_the_silence_of_notifications_is_told(run: Run, monkeypatch: pytes
         assert ("No notification heard" in told.said, "see that a receiver runs" in told.said) == (True, True)
 
 
+@pytest.mark.slow(covered=True)
 async def test_the_status_of_a_backup_that_was_put_back(run: Run, here: Path) -> None:
     """It says which batch it has forgotten, with status 4, and what to do: nothing looks like an empty journal."""
     await proposed(run)
@@ -284,6 +292,7 @@ async def test_the_status_of_a_backup_that_was_put_back(run: Run, here: Path) ->
     assert 2 == (await run("bulk", "run", "--yes")).status
 
 
+@pytest.mark.slow(covered=True)
 async def test_problems_come_back_as_the_sheet_to_mend(run: Run, here: Path) -> None:
     """What is wrong stands beside each row; the mended file is read as the first one was, without an option."""
     await october(run)

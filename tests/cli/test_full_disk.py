@@ -74,6 +74,7 @@ async def test_the_document_of_a_run_is_told_elsewhere(sandbox: Sandbox, payroll
     assert "standard output cannot be written (Broken pipe)" in left.said
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("command", ["account", "transactions", "--version", "--help"])
 async def test_every_command_says_that_a_disk_is_full(sandbox: Sandbox, command: str) -> None:
     """And what it had to say: none of it ends as an error of the program."""

@@ -61,6 +61,7 @@ async def test_a_batch_is_sent_and_told_of(
         assert 0 == told(await run("bulk", *command, "--journal", dsn)).status
 
 
+@pytest.mark.slow(covered=True)
 async def test_an_order_that_could_not_be_taken(run: Run, sandbox: Sandbox, dsn: str) -> None:
     """Is shown with its problem and what to do about it, and dropped by a named person."""
     assert 0 == told(await run(*PAY, "--new-journal", PAYMENTS_JOURNAL=dsn)).status

@@ -285,6 +285,7 @@ async def test_what_the_browser_is_told(payroll: None) -> None:
         assert ("no-store", "same-origin") == (told["Cache-Control"], told["Referrer-Policy"])
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_page_that_shows_it_already_is_not_sent_again(payroll: None) -> None:
     """What asks every two seconds costs nothing on the wire while nothing changes."""
     async with watched() as page, aiohttp.ClientSession() as http:
@@ -299,6 +300,7 @@ async def test_a_page_that_shows_it_already_is_not_sent_again(payroll: None) -> 
                             break
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_journal_that_cannot_be_read_now(payroll: None) -> None:
     """The page says so, and shows what it knew."""
 

@@ -36,6 +36,7 @@ def accepted(journal: PostgresJournal) -> Callable[[], Awaitable[int]]:
     return look
 
 
+@pytest.mark.slow(covered=True)
 async def test_two_machines_share_what_a_third_one_puts(dispatch: Dispatch, journals: list[PostgresJournal]) -> None:
     """Before they begin and while they work: each order is sent once."""
     one, two, three = journals

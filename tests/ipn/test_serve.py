@@ -329,6 +329,7 @@ async def send_for_ever(connection: socket.socket, words: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(connection, words)
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("put", [alone, mounted])
 async def test_a_sender_who_never_reads_is_not_listened_to_for_ever(
     put: Callable[[Receiver], Receiver | web.Application],

@@ -923,6 +923,7 @@ async def lives(journal: Journal, clock: Clock) -> None:
     await journal.acknowledge(order(2).request_id, who="Ann", why="known")
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_standing_is_an_order_with_the_turn_of_its_history(journal: Journal, clock: Clock) -> None:
     """For every kind of life: the entry as it is, and what its history says brought it there."""
     await loaded(journal, 2, batch="second")

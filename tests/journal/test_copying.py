@@ -392,6 +392,7 @@ async def test_a_backup_of_before_that_is_put_back(tmp_path: Path, is_remembered
         assert await there.claim_chunk(BATCH, "b") is not None
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("moment", ["copy.outbox", "copy.filled"])
 async def test_a_copy_that_fails(move: Move, moment: str) -> None:
     """Leaves the journal where it was, and it can be worked again, or copied again."""
@@ -483,6 +484,7 @@ async def test_a_new_place_that_cannot_be_had(tmp_path: Path, is_second: bool) -
         assert await may_send(here)
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_new_place_that_is_lost_before_the_old_one_knew_of_it(move: Move, fails: bool) -> None:
     """Orders were sent from there, as nobody remembers: the same call again puts them in quarantine, or nowhere."""

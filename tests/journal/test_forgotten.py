@@ -716,6 +716,7 @@ async def test_a_backup_that_is_put_over_a_journal_while_it_is_open(path: Path) 
             await sends(path)
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("when", ["after it was killed", "while it is open"])
 async def test_a_backup_that_is_put_over_a_journal_of_many_batches(path: Path, when: str) -> None:
     """Neither sums nor indices show it: what was sent since lies in pages that the log of later does not hold."""

@@ -81,6 +81,7 @@ async def test_a_usual_commit_is_one_exchange(schema: str) -> None:
         assert (2, 1, 3) == tuple(counts[state] for state in (State.SENDING, State.UNKNOWN, State.ACCEPTED))
 
 
+@pytest.mark.slow(covered=True)
 async def test_what_has_to_be_asked_first(schema: str) -> None:
     """A claim, a notification, an order that is put again, a new chunk: nobody else waits while questions are asked."""
     async with (

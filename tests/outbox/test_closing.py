@@ -64,6 +64,7 @@ async def _is_busy(journal: SqliteJournal) -> bool:
     return (await journal.progress()).counts[State.SENDING] == 5
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize(
     "order",
     [

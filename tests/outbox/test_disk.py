@@ -97,6 +97,7 @@ async def _at_rest(here: World) -> bool:
     return not {"planned", "sending"} & set(await here.states())
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("point", ["commit.begun", "commit.done"])
 async def test_commits_that_fail_now_and_then(tmp_path: Path, point: str) -> None:
     """Whether they happened or only their answer was lost: each order is sent once at most, and none is forgotten."""

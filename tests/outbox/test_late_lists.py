@@ -89,6 +89,7 @@ def put_over(here: Scene, backup: Path) -> None:
 STRIKES: dict[str, Callable[[Scene, Path], None]] = {"rm, cp -a": put_in_place, "cp over": put_over}
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("strike", STRIKES)
 @pytest.mark.parametrize("known", [0, KNOWN])

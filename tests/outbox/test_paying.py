@@ -272,6 +272,7 @@ async def test_orders_put_while_the_credentials_are_refused(tmp_path: Path, capl
     assert "the credentials were refused" in caplog.text
 
 
+@pytest.mark.slow(covered=True)
 async def test_credentials_that_are_refused_in_the_middle(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A token that is revoked, and then no new one for a while: nothing is lost, nothing is sent twice."""
     async with desk(tmp_path) as here:

@@ -174,6 +174,7 @@ def again(begin: Any, shop: Bank, outbox: Outbox) -> State:
     return entry.state
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_plain_function_is_told_once_in_its_own_transaction(begin: Any, shop: Bank) -> None:
     """It runs in a thread. What it does is undone with what notes that it was told, and done once in the end."""
     tried: list[str] = []

@@ -110,6 +110,7 @@ async def test_an_order_of_a_committed_transaction_is_paid_once(shop: Bank, serv
         assert (ids(range(1)), BALANCE - WORTH) == (here.executions(), shop.balance)
 
 
+@pytest.mark.slow(covered=True)
 async def test_many_orders_of_one_transaction(shop: Bank, service: Sandbox) -> None:
     """Each is planned, and paid once; those that were put before tell how they stand."""
     async with desk(shop, service) as here:
@@ -548,6 +549,7 @@ def _handled(shop: Bank) -> Callable[[], Awaitable[int]]:
     return count
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_handler_that_fails_within_its_transaction(shop: Bank, service: Sandbox) -> None:
     """Has done nothing, and is told again."""
     tries = []

@@ -75,6 +75,7 @@ def test_an_order_comes_back_as_it_was_written(order: Order) -> None:
     assert order.currency == currency_of(written)
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @given(order=ORDERS)
 def test_what_is_sent_of_a_written_order_is_what_the_order_itself_would_send(dialect: Dialect, order: Order) -> None:
