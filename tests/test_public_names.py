@@ -49,7 +49,7 @@ PINNED = {
     "payments_async.journal": """
         Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Copied Entry FINAL Happening HeldElsewhere
         Inconsistency IntegrityCheck Journal JournalBehind JournalClosed JournalCorrupt JournalError JournalFull
-        JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly JournalRefused JournalTooNew
+        JournalLocked JournalLost JournalMoved JournalReadOnly JournalRefused JournalTooNew
         JournalUnavailable JournalUnusable LeaseLost ListScan ListingDeadline LoadBusy Migration NotAJournal
         NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
         OutcomeWithHistory Particulars PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run

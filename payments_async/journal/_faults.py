@@ -10,9 +10,8 @@
         JournalClosed         ... it was closed, never opened, or opened by the process this one was forked from
         JournalBehind         ... a copy of it has gone on: it is in quarantine from now on
       JournalUnusable         the file will not become usable by waiting
-        JournalCorrupt        ... it is damaged
+        JournalCorrupt        ... it is damaged, or lacks a table
         JournalTooNew         ... a newer version of this package wrote it
-        JournalOutdated       ... a version that was never released wrote it
         NotMigrated           ... an older version wrote it, and nobody has brought it up to date
         JournalMoved          ... it was copied to another place, which is the journal from then on
         NotAJournal           ... it is something else
@@ -104,7 +103,7 @@ class JournalUnusable(JournalError):
 
 
 class JournalCorrupt(JournalUnusable):
-    """The file is damaged, or an order in it was changed by other means."""
+    """The file is damaged, lacks a table, or an order in it was changed by other means."""
 
     remedy = "send nothing from it; recover the rest with `sqlite3 FILE .recover` into a new file and reconcile that"
 
@@ -122,12 +121,6 @@ class JournalTooNew(JournalUnusable):
     """A newer version of this package wrote the file."""
 
     remedy = "upgrade payments-async to the version that wrote it"
-
-
-class JournalOutdated(JournalUnusable):
-    """A version of this package that was never released made the file, with other tables."""
-
-    remedy = "finish what is open in it with the version that wrote it, then begin a new journal"
 
 
 class NotMigrated(JournalUnusable):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from payments_async._values.frozen import frozen
-from payments_async.journal._faults import JournalTooNew
+from payments_async.journal._faults import JournalTooNew, NotMigrated
 
 
 @frozen(kw_only=True)
@@ -83,3 +83,9 @@ def check_usable(found: Version, steps: Sequence[Step]) -> None:
             f"the journal is of version {found.number}, which {found.oldest} and later may use; this package knows "
             f"{len(steps)}"
         )
+
+
+def check_up_to_date(found: Version, steps: Sequence[Step], named: str) -> None:
+    """Raise ``NotMigrated`` where the tables of a journal are of an older version."""
+    if 0 < found.number < len(steps):
+        raise NotMigrated(f"{named}: it is of version {found.number}, this package's is {len(steps)}")

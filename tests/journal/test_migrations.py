@@ -149,6 +149,16 @@ async def test_an_older_journal_that_is_opened(place: Place) -> None:
     assert () == (await newer.migrate()).steps
 
 
+async def test_an_older_journal_that_is_examined(place: Place) -> None:
+    """Its tables are not those that are examined: you are told to bring it up to date, not that a disk is broken."""
+    async with place.of():
+        pass
+    with pytest.raises(NotMigrated, match=f"it is of version {NOW}, this package's is {NOW + 1}"):
+        await place.of(COLOURS).examine()
+    await place.of(COLOURS).migrate()
+    assert () == (await place.of(COLOURS).examine()).flaws
+
+
 async def test_several_that_bring_a_journal_up_to_date_at_once(place: Place) -> None:
     """One of them does it; the others find it done."""
     async with place.of():

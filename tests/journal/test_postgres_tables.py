@@ -10,7 +10,7 @@ import pytest
 from journal import postgres
 from journal.conftest import KINDS, Home
 
-from payments_async.journal import JournalOutdated, JournalTooNew, JournalUnavailable, NotAJournal, PostgresJournal
+from payments_async.journal import JournalCorrupt, JournalTooNew, JournalUnavailable, NotAJournal, PostgresJournal
 from payments_async.journal._postgres._schema import BEYOND_SQLITE
 from payments_async.journal._sqlite import _opening
 
@@ -75,10 +75,10 @@ async def test_texts_compare_byte_by_byte(home: Home) -> None:
     ("damage", "error"),
     [
         ("UPDATE meta SET value = '99' WHERE key IN ('version', 'oldest')", JournalTooNew),
-        ("ALTER TABLE outbox DROP COLUMN priority", JournalOutdated),
+        ("ALTER TABLE outbox DROP COLUMN priority", JournalCorrupt),
         ("DROP TABLE meta CASCADE", NotAJournal),
         ("DELETE FROM meta WHERE key = 'version'", NotAJournal),
-        ("DROP TABLE chunk", JournalOutdated),
+        ("DROP TABLE chunk", JournalCorrupt),
     ],
 )
 async def test_tables_that_are_none_of_ours(damage: str, error: type[Exception]) -> None:

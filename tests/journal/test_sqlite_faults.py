@@ -27,7 +27,6 @@ from payments_async.journal import (
     JournalError,
     JournalFull,
     JournalLocked,
-    JournalOutdated,
     JournalReadOnly,
     JournalTooNew,
     JournalUnavailable,
@@ -125,13 +124,13 @@ async def test_a_newer_version_is_left_alone(path: Path) -> None:
 
 
 async def test_a_journal_with_other_tables_is_left_alone(path: Path) -> None:
-    """Versions that were never released made some: they are told apart before anything is read or sent."""
+    """They are told apart before anything is read or sent."""
     await made(path)
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE progress RENAME TO tally")
     connection.execute("CREATE TABLE notes_of_somebody (text TEXT)")
     connection.commit()
-    assert "no progress." in await refused(path, JournalOutdated)
+    assert "no progress." in await refused(path, JournalCorrupt)
     connection.execute("ALTER TABLE tally RENAME TO progress")
     connection.commit()
     connection.close()

@@ -36,7 +36,7 @@ from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection, Gathered
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
-from payments_async.journal._versions import Migration, Step, Version, migration
+from payments_async.journal._versions import Migration, Step, Version, check_up_to_date, migration
 
 T = TypeVar("T")
 DEFAULT_SCHEMA = "payments"
@@ -246,8 +246,7 @@ class PostgresDatabase:
         self._check_safe(connection, server)
         now = self._begin_alone(connection)
         version = self._checked(connection)
-        if 0 < version.number < len(self._steps):
-            raise NotMigrated(f"{self.named}: it is of version {version.number}, this package's is {len(self._steps)}")
+        check_up_to_date(version, self._steps, self.named)
         if version.number and (silent := _schema.silent_triggers(connection, self._schema)):
             words = "may not fire, and no handler would hear of what becomes of an order"
             raise NotMigrated(f"{self.named}: its trigger {silent[0]} {words}")
@@ -551,8 +550,10 @@ class PostgresDatabase:
         connection = self._connected(*_WHOLE_TABLES, *_READ_ONLY, patience=math.inf)
         try:
             _rights.check(connection, self._schema, self._ours, self.named)
-            if not _schema.version_of(connection, self._schema).number:
+            version = _schema.version_of(connection, self._schema)
+            if not version.number:
                 raise NotAJournal(f"{self.named}: there is no journal")
+            check_up_to_date(version, self._steps, self.named)
         except Exception as error:
             connection.close()
             if isinstance(error, psycopg.Error):

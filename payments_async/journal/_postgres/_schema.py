@@ -9,7 +9,7 @@ import attrs
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
 from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES, TRACED
-from payments_async.journal._faults import JournalOutdated, NotAJournal
+from payments_async.journal._faults import JournalCorrupt, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
@@ -550,7 +550,7 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
     """Bring the tables up to date in the transaction that is open, or make them; tells what was done.
 
     Raises:
-        NotAJournal, JournalTooNew, JournalOutdated: The tables are none of ours; they are left as they were.
+        NotAJournal, JournalTooNew, JournalCorrupt: The tables are none of ours, or lack some; they stay as they were.
     """
     todo = migration(version_of(connection, schema), steps_for(schema, steps))
     if todo.before == 0 and not _exists(connection, schema):  # who may not make one may use one that is there
@@ -573,7 +573,7 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
 
 
 def _check_columns(connection: PgConnection, schema: str) -> None:
-    """Before the first release tables changed within one version: those that lack a column are left alone."""
+    """Tables that lack a column of their version are left alone."""
     made = "".join(text for step in steps_for(schema) for text in step.statements)
     wanted = {f"{table}.{column}" for table, columns in _CREATED.findall(made) for column in _COLUMN.findall(columns)}
     wanted |= {f"{table}.{column}" for table, column in _ADDED.findall(made)}
@@ -583,7 +583,7 @@ def _check_columns(connection: PgConnection, schema: str) -> None:
     wanted -= {f"{table}.{column}" for table, column, _ in gone}
     wanted = {name for name in wanted if name.partition(".")[0] not in {table for *_, table in gone if table}}
     if lacking := wanted - columns_of(connection, schema):
-        raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version 1 has")
+        raise JournalCorrupt(f"the journal has no {min(lacking)}, which one of version {len(STEPS)} has")
 
 
 def columns_of(connection: PgConnection, schema: str) -> set[str]:

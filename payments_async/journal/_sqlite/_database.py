@@ -25,7 +25,7 @@ from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection, Gathered, Unforeseen
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
-from payments_async.journal._versions import Migration, Step, migration
+from payments_async.journal._versions import Migration, Step, check_up_to_date, migration
 
 _log = logging.getLogger("payments_async.journal")
 
@@ -282,8 +282,10 @@ class SqliteDatabase:
             raise NotAJournal(f"there is no file {self._path}")
         connection = _opening.open_examiner(self.place, busy_timeout=self._busy_timeout)
         try:
-            if not _opening.version_in(connection).number:
+            version = _opening.version_in(connection)
+            if not version.number:
                 raise NotAJournal(f"{self._path}: the file is empty")
+            check_up_to_date(version, self._steps, self.named)
         except Exception:
             connection.close()
             raise

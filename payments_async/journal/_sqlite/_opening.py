@@ -17,7 +17,6 @@ from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEU
 from payments_async.journal._faults import (
     JournalCorrupt,
     JournalError,
-    JournalOutdated,
     JournalReadOnly,
     JournalUnavailable,
     NotAJournal,
@@ -322,7 +321,7 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
         new: Make them, in a file that has none.
 
     Raises:
-        NotAJournal, JournalTooNew, JournalOutdated: When the file is none of ours; it is left as it was.
+        NotAJournal, JournalTooNew, JournalCorrupt: The file is none of ours, or lacks tables; it is left as it was.
     """
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise JournalUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; 3.37 or later is needed")
@@ -380,10 +379,10 @@ def version_in(connection: sqlite3.Connection) -> Version:
 
 
 def _check_tables(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
-    """Before the first release tables changed within one version: a file that lacks some is left alone."""
+    """A file that lacks a column of its version is left alone."""
     lacking = _columns_after(tuple(steps)) - _columns(connection)
     if lacking:
-        raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version {len(steps)} has")
+        raise JournalCorrupt(f"the journal has no {min(lacking)}, which one of version {len(steps)} has")
 
 
 @cache
