@@ -57,6 +57,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "click": frozenset({"_cli"}),  # what typer is made of
     "rich": frozenset({"_cli"}),
     "phonenumbers": frozenset({"_cli", "bulk"}),
+    "cryptography": frozenset({"journal"}),  # where it is installed: approvals that are signed
     "keyring": frozenset({"_cli"}),
     "platformdirs": frozenset({"journal", "_cli"}),
     "python_calamine": frozenset({"bulk"}),

@@ -32,9 +32,9 @@ PINNED = {
         Batch BatchChanged BatchTerms Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn
         FileFormat FirstLook Fuse Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress PlanSettings Problem
         ReconcileSettings Reconciliation Repeat Report Retries Returned RunProgress RunSettings SearchProgress Share
-        acknowledge approval_sheet give_listing_deadline later_tries ledger lift_quarantine particulars_in plan
-        problems_file read_batch read_money receipt reconcile report retried_id retry_file returned_file run_batch
-        sample_payroll send_again send_again_all
+        acknowledge approval_sheet give_listing_deadline later_tries ledger lift_quarantine orders_digest
+        particulars_in plan problems_file read_batch read_money receipt reconcile report retried_id retry_file
+        returned_file run_batch sample_payroll send_again send_again_all
     """,
     "payments_async.fleet": """
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit
@@ -47,14 +47,15 @@ PINNED = {
         read_notification serve serving
     """,
     "payments_async.journal": """
-        Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Copied Entry FINAL Happening HeldElsewhere
-        Inconsistency IntegrityCheck Journal JournalBehind JournalClosed JournalCorrupt JournalError JournalFull
-        JournalLocked JournalLost JournalMoved JournalReadOnly JournalRefused JournalTooNew
+        Approval ApprovalRule Approver ApproverKey Archive ArchivedOrder ArchivedOrders Copied Entry FINAL Happening
+        HeldElsewhere Inconsistency IntegrityCheck Journal JournalBehind JournalClosed JournalCorrupt JournalError
+        JournalFull JournalLocked JournalLost JournalMoved JournalReadOnly JournalRefused JournalTooNew
         JournalUnavailable JournalUnusable LeaseLost ListScan ListingDeadline LoadBusy Migration NotAJournal
         NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
         OutcomeWithHistory Particulars PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run
         RunIdentity RunUnknown SecondJournal Signal Signature SqliteJournal State StateFolder StillWorked
-        TakeoverAuthorisation UNPAID UNSETTLED VerificationReport WrongAccount archive_orders copy_journal journal_at
+        TakeoverAuthorisation UNPAID UNSETTLED VerificationReport WrongAccount approval_request archive_orders
+        copy_journal journal_at read_request
     """,
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Heard HeldUp

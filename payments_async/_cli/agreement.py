@@ -5,7 +5,7 @@ import heapq
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
 from payments_async import (
@@ -77,7 +77,7 @@ async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> 
     shows_all = screen.show_personal or made.count <= _LARGEST
     try:
         async with working(screen, "collecting what is to be sent"):
-            shown = await asyncio.to_thread(_orders, made, shows_all=shows_all)
+            shown = await asyncio.to_thread(_some, made.orders, shows_all=shows_all)
             names = await asyncio.to_thread(made.named, {one.request_id for one in shown})
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; nothing was sent. Begin again") from error
@@ -94,8 +94,22 @@ async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> 
     )
     for concern in made.concerns[:_CONCERNS]:
         screen.say(f"[bold yellow]acknowledged:[/] {quoted(str(concern))}")
-    screen.say(f"\n{'All' if shows_all else f'The {len(shown)} largest'} of {counted(made.count, 'payout')}:")
-    amount = f"Amount {made.currency}" if made.currency else "Amount"
+    show_payouts(screen, shown, made.count, made.currency, names)
+
+
+async def show_file_orders(screen: Screen, orders: Iterable[PayoutOrder], count: int, currency: str | None) -> None:
+    """Write what a file pays to whom, without a plan: all of it, or the largest."""
+    shows_all = screen.show_personal or count <= _LARGEST
+    show_payouts(screen, await asyncio.to_thread(_some, orders, shows_all=shows_all), count, currency, {})
+
+
+def show_payouts(
+    screen: Screen, shown: Sequence[PayoutOrder], count: int, currency: str | None, names: Mapping[str, str]
+) -> None:
+    """Write the payouts that a person has to check, of so many in all."""
+    shows_all = len(shown) == count
+    screen.say(f"\n{'All' if shows_all else f'The {len(shown)} largest'} of {counted(count, 'payout')}:")
+    amount = f"Amount {currency}" if currency else "Amount"
     rows = [
         [
             names.get(one.request_id, one.request_id),
@@ -111,9 +125,9 @@ async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> 
         screen.say("--show-personal shows all of them")
 
 
-def _orders(made: Plan, *, shows_all: bool) -> list[PayoutOrder]:
-    """What is shown of a plan; its file may be long, and is read once more."""
-    return list(made.orders) if shows_all else heapq.nlargest(_LARGEST, made.orders, key=lambda one: one.amount)
+def _some(orders: Iterable[PayoutOrder], *, shows_all: bool) -> list[PayoutOrder]:
+    """What is shown of a file; it may be long, and is read once more."""
+    return list(orders) if shows_all else heapq.nlargest(_LARGEST, orders, key=lambda one: one.amount)
 
 
 def paid_to(screen: Screen, order: Order, *, is_asked: bool) -> str:

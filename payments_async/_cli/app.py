@@ -27,6 +27,8 @@ COMMANDS: Mapping[str, str] = {
     "bulk plan": "bulk.plan",
     "bulk approve": "bulk.approvals",
     "bulk approvals": "bulk.approvals",
+    "bulk sign": "bulk.signing",
+    "bulk approver": "bulk.signing",
     "bulk run": "bulk.run",
     "bulk status": "bulk.status",
     "bulk watch": "bulk.watch",

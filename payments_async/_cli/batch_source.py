@@ -6,7 +6,7 @@ import re
 import unicodedata
 from calendar import month_abbr, month_name
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from payments_async._cli.batch_file import FormatOptions, RowOptions
 from payments_async._cli.batch_plan import PlanChecks
 from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.screen import Screen, clean, counted
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.written import complaints
 from payments_async.bulk import Plan
-from payments_async.journal import FINAL, Journal, Progress, Proposal, Run, Signature, State
+from payments_async.journal import FINAL, Journal, Progress, Proposal, Run, Signature, State, approval_request
 
 FEWEST = 8  # digits of a digest: by fewer nobody would compare them
 DIGITS = 64  # of all of it
@@ -69,7 +71,7 @@ async def named_batch(screen: Screen, journal: Journal | None, file: Path, batch
     """
     if batch_id is not None:
         return batch_id
-    digest = await asyncio.to_thread(_digest, file)
+    digest = await asyncio.to_thread(file_digest, file)
     made = () if journal is None else await journal.proposals(file_digest=digest)
     names = list(dict.fromkeys(one.batch_id for one in made))
     if len(names) > 1:
@@ -107,7 +109,8 @@ def _open(progress: Progress) -> int:
     return sum(progress.counts[state] for state in State if state not in FINAL and state is not State.PARKED)
 
 
-def _digest(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file's bytes. Raises ``BadInput`` where it cannot be read."""
     try:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -140,6 +143,31 @@ def options_of(proposal: Proposal) -> tuple[RowOptions, FormatOptions, PlanCheck
 
 def _filled(group: type[Any], kept: Mapping[str, object]) -> Any:
     return group(**{field.name: kept[field.name] for field in attrs.fields(group) if kept.get(field.name) is not None})
+
+
+def show_proposal(screen: Screen, proposal: Proposal) -> None:
+    """Write what is to be approved."""
+    looked_at = proposal.options.get("concerns")
+    screen.fields(
+        [
+            ("batch", proposal.batch_id),
+            ("orders", f"{proposal.orders:,}"),
+            ("sum", money(proposal.amount, proposal.currency)),
+            ("made from", proposal.file),
+            ("proposed by", f"{proposal.by}, on {datetime.fromtimestamp(proposal.by.at, UTC):%Y-%m-%d %H:%M} UTC"),
+            ("digest", proposal.digest),
+        ]
+    )
+    if isinstance(looked_at, list | tuple):
+        screen.listing("[bold yellow]concerns that its maker looked at[/]", list(map(clean, looked_at)), len(looked_at))
+
+
+async def write_request(screen: Screen, proposal: Proposal, path: Path) -> None:
+    """Write what is to be approved, for another machine."""
+    with complaints(path):
+        await asyncio.to_thread(path.write_text, approval_request(proposal), encoding="utf-8")
+    screen.say(f"\nwrote {quoted(str(path))}. Pass it on with a copy of the batch file; on the other machine:")
+    screen.command(f"{command_line('bulk sign', path.name)} --file COPY --who NAME")
 
 
 def signed_here(maker: str | None) -> Signature:

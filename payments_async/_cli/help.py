@@ -22,7 +22,7 @@ _OF_FILES = frozenset(["kind", "item", "guess_items", "mapped", "sheet", "derive
 _OF_PEOPLE = frozenset(["phone", "email", "batch_id", "from_account", "to_account", "message", "metadata"])
 # ... and of one command, so that a help shows twelve options at most.
 _RARE_IN: Mapping[str, frozenset[str]] = {
-    "plan": frozenset(["item", "skip_bad", "everything", "new_journal", "problems"]),
+    "plan": frozenset(["item", "skip_bad", "everything", "new_journal", "problems", "request"]),
     "run": _OF_FILES | {"path_token", "sender", "trusted_proxy", "needs_approval"},
     "approve": _OF_FILES | {"skip_bad", "acknowledge"},
     "put": _OF_FILES | {"name"},

@@ -8,6 +8,8 @@ from pathlib import Path
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import clean
 
+_SMALL = 10_000_000  # bytes
+
 
 @contextmanager
 def complaints(path: Path) -> Iterator[None]:
@@ -29,3 +31,19 @@ def complaints(path: Path) -> Iterator[None]:
 def stem_of(name: str) -> str:
     """The beginning of a file's name."""
     return re.sub(r"[^\w.-]", "_", name).lstrip(".") or "batch"
+
+
+def read_small(path: Path) -> bytes:
+    """All of a file that must not be long.
+
+    Raises:
+        BadInput: It cannot be read, or is too long.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_SMALL + 1)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {clean(error.strerror or str(error))}") from error
+    if len(text) > _SMALL:
+        raise BadInput(f"{path} is too long to be what was asked for")
+    return text

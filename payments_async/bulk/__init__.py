@@ -13,7 +13,7 @@ from payments_async.bulk._plan._payees import (
     Duplicates,
     PayeeChange,
 )
-from payments_async.bulk._plan._plan import Plan, PlanProgress, PlanSettings, Share, plan
+from payments_async.bulk._plan._plan import Plan, PlanProgress, PlanSettings, Share, orders_digest, plan
 from payments_async.bulk._problems import Issue, Problem
 from payments_async.bulk._report._ledger import Ledger, ledger
 from payments_async.bulk._report._papers import approval_sheet, receipt
@@ -74,6 +74,7 @@ __all__ = [
     "later_tries",
     "ledger",
     "lift_quarantine",
+    "orders_digest",
     "particulars_in",
     "plan",
     "problems_file",

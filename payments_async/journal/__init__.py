@@ -60,6 +60,7 @@ from payments_async.journal._records import (
     RunIdentity,
     TakeoverAuthorisation,
 )
+from payments_async.journal._signed_approvals import Approver, ApproverKey, approval_request, read_request
 from payments_async.journal._sqlite._journal import SqliteJournal
 from payments_async.journal._states import FINAL, UNPAID, UNSETTLED, Signal, State
 from payments_async.journal._versions import Migration
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Approval",
     "ApprovalRule",
+    "Approver",
+    "ApproverKey",
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",
@@ -131,9 +134,11 @@ __all__ = [
     "UNSETTLED",
     "VerificationReport",
     "WrongAccount",
+    "approval_request",
     "archive_orders",
     "copy_journal",
     "journal_at",
+    "read_request",
 ]
 
 

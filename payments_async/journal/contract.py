@@ -96,7 +96,8 @@ __all__ = [
 _OPERATIONS = (
     "open_outbox", "put", "take", "discard_staged", "note_observed", "pause", "resume", "begin_day",
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
-    "propose", "approve", "withdraw_approval", "withdraw_proposal", "require_approvals", "note_particulars",
+    "propose", "approve", "approve_signed", "register_approver", "withdraw_approver",
+    "withdraw_approval", "withdraw_proposal", "require_approvals", "note_particulars",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
     "apply_evidence", "park", "send_again", "cancel", "acknowledge", "lift_quarantine",
     "begin_list_scan", "end_list_scan", "give_listing_deadline", "withdraw_listing_deadline",

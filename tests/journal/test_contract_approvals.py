@@ -17,6 +17,7 @@ from payments_async.bulk import lift_quarantine, send_again, send_again_all
 from payments_async.journal import (
     Approval,
     ApprovalRule,
+    ApproverKey,
     HeldElsewhere,
     Journal,
     LoadBusy,
@@ -28,6 +29,8 @@ from payments_async.journal import (
     SqliteJournal,
     State,
     TakeoverAuthorisation,
+    approval_request,
+    read_request,
 )
 from payments_async.journal._approvals import counted_approvals, is_forgotten, why_not_approved
 from payments_async.journal.contract import Evidence, Outcome
@@ -55,6 +58,24 @@ async def test_a_journal_asks_for_no_approval_by_itself(journal: Journal) -> Non
     """As long as nobody has set a rule."""
     assert ApprovalRule() == await journal.approval_rule()
     assert not (await journal.open_run(BATCH, IDENTITY)).ready
+
+
+async def test_an_answer_that_was_signed_on_another_machine(journal: Journal) -> None:
+    """It is exactly what is proposed, in any database, and counts once, from a key that another person registered."""
+    key = ApproverKey.create("B. Head")
+    await journal.register_approver("B. Head", key.public_key, by=THIRD, why="she told me")
+    await ruled(journal)
+    await journal.propose(attrs.evolve(proposal(), file_digest=OTHER, options={"map": ["name=Jina"], "skip_bad": True}))
+    (asked,) = await journal.proposals(DIGEST)
+    answer = key.sign(read_request(approval_request(asked)), by=CHECKER, note="compared")
+    given = [await journal.approve_signed(answer) for _ in range(2)]
+    assert given[0] == given[1] == (await journal.approvals(DIGEST))[0]
+    assert (CHECKER.who, CHECKER.login, CHECKER.machine) == (given[0].by.who, given[0].by.login, given[0].by.machine)
+    assert [one.public_key for one in await journal.approvers()] == [key.public_key]
+    await journal.withdraw_proposal(DIGEST, by=MAKER)
+    await journal.propose(proposal())
+    with pytest.raises(NotApproved, match="signed what is not proposed any more"):
+        await journal.approve_signed(answer)
 
 
 async def test_a_batch_that_nobody_has_approved(journal: Journal) -> None:

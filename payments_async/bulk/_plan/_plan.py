@@ -328,6 +328,22 @@ async def plan(
         return await walk.end(ledger, source, speed, comparison)
 
 
+def orders_digest(orders: Iterable[PayoutOrder]) -> str:
+    """The digest that a plan of exactly these orders has. It needs no service and no journal.
+
+    >>> orders_digest([])[:8]
+    'c80bc617'
+    """
+    digest = hashlib.sha256(_VERSION)
+    for order in orders:
+        digest.update(_digest_of(order))
+    return digest.hexdigest()
+
+
+def _digest_of(order: PayoutOrder) -> bytes:
+    return body_digest(order.request_id, amount_text(order.amount), write_order(order))
+
+
 def _name_of(compare: str | Batch | Iterable[PayoutOrder]) -> str:
     match compare:
         case str():
@@ -475,7 +491,7 @@ class _Walk:
             self._open = self._open.with_one(amount)
         if order.currency:
             self._currencies.add(order.currency)
-        self._digest.update(body_digest(order.request_id, amount_text(order.amount), write_order(order)))
+        self._digest.update(_digest_of(order))
         ledger.add(order)
 
     async def end(

@@ -91,8 +91,10 @@ from payments_async.journal._records import (
     Waiting,
     check_named,
 )
+from payments_async.journal._signed_approvals import Approver, read_answer
 from payments_async.journal._statements import (
     _approvals,
+    _approvers,
     _archiving,
     _changes,
     _deliveries,
@@ -390,6 +392,40 @@ class Journal:
             NotApproved: It was not proposed, or the person is its maker.
         """
         return await self._submit("approve", _approvals.approve, digest, by, note, await self._remembered_rules())
+
+    async def approve_signed(self, answer: str | bytes) -> Approval:
+        """Approve by an answer that another person signed on their own machine (``ApproverKey.sign``), once.
+
+        What was signed must be what is proposed now: orders, file, options, maker and moment.
+
+        Raises:
+            ValueError: It is another file, or was changed since it was signed.
+            NotApproved: The key is not registered, or belongs to the maker or was registered by them; or the proposal
+                is another one now.
+            ModuleNotFoundError: The extra `signing` is not installed.
+        """
+        signed = await asyncio.to_thread(read_answer, answer)
+        return await self._submit("approve_signed", _approvers.approve, signed, await self._remembered_rules())
+
+    async def register_approver(self, name: str, public_key: str, *, by: Signature, why: str) -> Approver:
+        """Count what a person signs with a key of theirs from now on, in place of an earlier key.
+
+        Where the journal asks for approvals, others approve this decision.
+
+        Raises:
+            NotApproved: Too few others have approved this very decision.
+            ValueError: The key is something else, or a name or the reason is missing.
+        """
+        decided = (name.strip(), public_key, _signed(by, why), why, await self._remembered_rules())
+        return await self._submit("register_approver", _approvers.register, *decided)
+
+    async def withdraw_approver(self, name: str, *, by: Signature, why: str) -> bool:
+        """Count nothing more that a person signs; earlier approvals stand. Tells whether they were registered."""
+        return await self._submit("withdraw_approver", _approvers.withdraw, name, _signed(by, why), why)
+
+    async def approvers(self) -> Sequence[Approver]:
+        """The persons whose signed approvals count."""
+        return await self._read(_approvers.approvers)
 
     async def withdraw_approval(self, digest: str, *, by: Signature) -> Approval:
         """Take back one's own approval: nothing more of the batch is begun by a run that starts later.

@@ -11,13 +11,14 @@ import typer
 from payments_async._cli.agreement import show_orders, signature
 from payments_async._cli.batch_file import FormatOptions, RowOptions, read_payments
 from payments_async._cli.batch_plan import make_plan, names_shown, show_plan
-from payments_async._cli.batch_source import DIGITS, FEWEST, options_of
+from payments_async._cli.batch_source import DIGITS, FEWEST, options_of, show_proposal, write_request
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, may_be_made, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
-from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal
+from payments_async._cli.written import read_small
+from payments_async.journal import Approval, ApprovalRule, Journal, NotApproved, Proposal
 from payments_async.journal.contract import is_one_person
 
 _ONE_LOGIN = (
@@ -33,7 +34,7 @@ Which = Annotated[
 async def bulk_approve(
     screen: Screen,
     settings: ConnectionSettings,
-    who: Annotated[str, typer.Option(help="Your name: you answer for it.")],
+    who: Annotated[str | None, typer.Option(help="Your name: you answer for it.")] = None,
     which: Which = None,
     note: Annotated[str, typer.Option(help="What you looked at; kept.")] = "",
     journal: JournalFile = None,
@@ -43,6 +44,10 @@ async def bulk_approve(
     rows: RowOptions = RowOptions(),
     file_format: FormatOptions = FormatOptions(),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take your approval back.")] = False,
+    answer: Annotated[
+        Path | None,
+        typer.Option("--from", help="Take what an approver signed on another machine (bulk sign)."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
 ) -> Exit:
     """Approve exactly the payments that a digest stands for, as somebody other than who proposed them.
@@ -53,14 +58,21 @@ async def bulk_approve(
     back, and an approver the approval.
 
     Compare the first eight digits of the digest with those on the sheet. With --yes the digest has to be named.
+    With --from, the answer names all of it, and the person.
 
     Example: payments-async bulk approve 3f0c19ab --who "B. Head" --note "compared with May" --journal payroll.sqlite
     """
+    if answer is not None:
+        if (who, which, file, withdraw, note) != (None, None, None, False, ""):
+            raise BadInput("--from: the answer names person, note and digest; leave out the other options")
+        return await _take(screen, journal, answer)
+    if who is None:
+        raise BadInput("--who: your name, or --from ANSWER for what was signed on another machine")
     by = signature(who)
     async with opened(journal) as held:
         proposal = await _chosen(held, which, withdraw=withdraw, yes=yes)
         digest = proposal.digest
-        _show(screen, proposal)
+        show_proposal(screen, proposal)
         if not withdraw:
             await _show_file(screen, settings, proposal, file, held, rows, file_format, journal)
         is_maker = withdraw and is_one_person(by, proposal.by, shared_logins=True)
@@ -77,13 +89,10 @@ async def bulk_approve(
         except NotApproved as error:
             hint = _ONE_LOGIN if "login" in error.message else ""
             raise BadInput(f"{clean(error.message)}{hint}") from error
-        approvals = [one for one in await held.approvals(digest) if one.withdrawn is None]
+        approvals = await _standing(held, digest)
         begun = [run for run in await held.runs() if withdraw and run.source_digest == digest]
     screen.say(f"{'withdrawn' if withdraw else 'approved'} by {quoted(str(by))}")
-    screen.say(f"approvals that stand: {len(approvals):,}: {quoted(', '.join(one.by.who for one in approvals) or '-')}")
-    if not withdraw and proposal.path:
-        screen.say("To send exactly this:")
-        screen.command(command_line("bulk run", journal=journal, batch_id=proposal.batch_id))
+    _tell_standing(screen, approvals, None if withdraw else proposal, journal)
     for run in begun:  # approvals are asked for when a batch is begun
         stop = "stop that run" if run.outbox is None else f"`payments-async outbox pause --name {clean(run.outbox)}`"
         screen.trouble(
@@ -93,8 +102,41 @@ async def bulk_approve(
     return screen.ended(Exit.FINE, {**facts, "begun": [run.batch_id for run in begun]})
 
 
+async def _take(screen: Screen, journal: JournalPlace | None, answer: Path) -> Exit:
+    """Approve by what another person signed."""
+    signed = await asyncio.to_thread(read_small, answer)
+    async with opened(journal) as held:
+        try:
+            given = await held.approve_signed(signed)
+        except NotApproved as error:
+            raise BadInput(f"--from: {clean(error.message)}. Nothing was approved") from error
+        except (ValueError, ModuleNotFoundError) as error:
+            raise BadInput(f"--from {answer}: {clean(str(error))}. Nothing was approved") from error
+        approvals = await _standing(held, given.digest)
+        proposal = [one for one in await held.proposals(given.digest) if one.withdrawn is None][-1]
+    show_proposal(screen, proposal)
+    screen.say(f"approved by {quoted(str(given.by))}: {quoted(given.note)}")
+    _tell_standing(screen, approvals, proposal, journal)
+    return screen.ended(Exit.FINE, {"digest": given.digest, "approval": given, "standing": len(approvals)})
+
+
+async def _standing(journal: Journal, digest: str) -> list[Approval]:
+    return [one for one in await journal.approvals(digest) if one.withdrawn is None]
+
+
+def _tell_standing(
+    screen: Screen, approvals: list[Approval], proposal: Proposal | None, journal: JournalPlace | None
+) -> None:
+    """Write who approves by now, and how a proposal is sent."""
+    screen.say(f"approvals that stand: {len(approvals):,}: {quoted(', '.join(one.by.who for one in approvals) or '-')}")
+    if proposal is not None and proposal.path:
+        screen.say("To send exactly this:")
+        screen.command(command_line("bulk run", journal=journal, batch_id=proposal.batch_id))
+
+
 async def bulk_approvals(
     screen: Screen,
+    which: Which = None,
     journal: JournalFile = None,
     needed: Annotated[
         int | None, typer.Option(min=0, max=100, help="From now on so many must approve each batch.")
@@ -108,6 +150,9 @@ async def bulk_approvals(
     new_journal: Annotated[
         bool, typer.Option("--new-journal", help="With --needed: make the journal if there is none.")
     ] = False,
+    request: Annotated[
+        Path | None, typer.Option(help="Write what is to be approved, to be signed on another machine (bulk sign).")
+    ] = None,
 ) -> Exit:
     """Show what was proposed and who approved it; or have every batch of this journal approved from now on.
 
@@ -117,6 +162,8 @@ async def bulk_approvals(
 
     Example: payments-async bulk approvals --needed 1 --who "C. Board" --why "four eyes" --journal payroll.sqlite
     """
+    if (which is not None and request is None) or (request is not None and needed is not None):
+        raise BadInput("--request: it goes with a digest or a batch, and without --needed")
     if needed is not None and not (who and why):
         raise BadInput("--needed: say --who sets the rule, and --why; both are kept")
     if needed is None and (shared_logins or who is not None or why is not None or yes or new_journal):
@@ -131,13 +178,19 @@ async def bulk_approvals(
                 await _agree_to_less(screen, held, rule)
             await held.require_approvals(rule)
         rule = await held.approval_rule()
+        if request is not None:
+            await write_request(screen, await _chosen(held, which, withdraw=False, yes=False), request)
         shown = await _rows(screen, held)
+        approvers = await held.approvers()
     words = f"{counted(rule.needed, 'approval')} needed for each batch" if rule.needed else "no approval is needed"
     by = f", as {quoted(str(rule.by))} set on {_day(rule.by.at)}: {quoted(rule.why)}" if rule.by else ""
     screen.say(f"[bold]{words}[/]{by}")
     if rule.shared_logins:
         screen.say("persons are told apart by their names alone (--shared-logins)")
-    return screen.ended(Exit.FINE, {"rule": rule, "proposals": shown})
+    for one in approvers:
+        words = f"{one.name} may sign on another machine, key {one.fingerprint}, as {one.by} states: {one.why}"
+        screen.say(quoted(words))
+    return screen.ended(Exit.FINE, {"rule": rule, "proposals": shown, "approvers": approvers})
 
 
 async def _agree_to_less(screen: Screen, journal: Journal, rule: ApprovalRule) -> None:
@@ -205,24 +258,12 @@ async def _chosen(journal: Journal, which: str | None, *, withdraw: bool, yes: b
     if len(found) == 1:
         return found[0]
     if found:
-        several = "; ".join(f"{one.digest[:FEWEST]} of batch {clean(one.batch_id)}" for one in found)
+        names = {one.digest: f"batch {one.batch_id}" if one.batch_id else one.file for one in found}
+        several = "; ".join(f"{digest[:FEWEST]} of {clean(name)}" for digest, name in names.items())
         raise BadInput(f"several are proposed: name one by its digest: {several}")
     raise BadInput(
         f"no plan was proposed{f' as {clean(name)}' if name else ', or it was begun'}; its maker proposes it with "
         "`payments-async bulk plan FILE ... --maker NAME`"
-    )
-
-
-def _show(screen: Screen, proposal: Proposal) -> None:
-    screen.fields(
-        [
-            ("batch", proposal.batch_id),
-            ("orders", f"{proposal.orders:,}"),
-            ("sum", money(proposal.amount, proposal.currency)),
-            ("made from", proposal.file),
-            ("proposed by", f"{proposal.by}, on {_day(proposal.by.at)}"),
-            ("digest", proposal.digest),
-        ]
     )
 
 

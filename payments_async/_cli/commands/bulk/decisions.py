@@ -57,7 +57,7 @@ async def bulk_send_again(
             question = f"Did all {len(entries):,} surely never reach the service? They will be sent again."
         screen.confirm(question, yes=yes)
         seen = {entry.request_id: entry.updated_at for entry in entries}
-        with _approved(journal):
+        with approved_by_others(journal):
             done = await send_again_all(held, list(seen), signature(who), why, seen=seen)
     for now in done:
         screen.say(f"{quoted(now.request_id)} is {now.state} again, as {quoted(who)} states: {quoted(why)}")
@@ -112,7 +112,7 @@ async def bulk_listing_deadline(
             raise BadInput(clean(str(error))) from error
         screen.say(f"What the service carries out is {quoted(str(deadline))}.")
         screen.confirm("Are you sure of it? An order that it lists later is paid twice.", yes=yes)
-        with _approved(journal):
+        with approved_by_others(journal):
             await give_listing_deadline(held, deadline, signature(who), why)
     screen.say(f"An order that is not listed then is sent again, as {quoted(who)} states: {quoted(why)}")
     return screen.ended(Exit.FINE, {"deadline": deadline, "who": who, "why": why})
@@ -247,7 +247,7 @@ async def bulk_lift_quarantine(
         planned = progress.counts[State.PLANNED]
         question = f"Was none of these planned orders sent since: {planned:,}? The next run sends them."
         screen.confirm(question, yes=yes)
-        with _approved(journal):
+        with approved_by_others(journal):
             lifted = await lift_quarantine(held, name, signature(who), why, seen=run.quarantined_at, request_ids=named)
     screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {quoted(who)} states: {quoted(why)}")
     return screen.ended(Exit.FINE, {"batch_id": name, "chunks": lifted, "who": who, "why": why})
@@ -278,7 +278,7 @@ def _one_or_all(orders: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
 
 
 @contextmanager
-def _approved(journal: JournalPlace | None) -> Iterator[None]:
+def approved_by_others(journal: JournalPlace | None) -> Iterator[None]:
     """Tell how others approve a decision that sends orders.
 
     Raises:

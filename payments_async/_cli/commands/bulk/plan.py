@@ -9,7 +9,14 @@ import typer
 from payments_async._cli.agreement import signature
 from payments_async._cli.batch_file import BatchFile, BatchId, FormatOptions, RowOptions, Validate, read_payments
 from payments_async._cli.batch_plan import PlanChecks, make_plan, names_shown, plan_document, show_plan
-from payments_async._cli.batch_source import FEWEST, kept_options, named_batch, proposal_of, with_last_month
+from payments_async._cli.batch_source import (
+    FEWEST,
+    kept_options,
+    named_batch,
+    proposal_of,
+    with_last_month,
+    write_request,
+)
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
     JournalFile,
@@ -57,6 +64,9 @@ async def bulk_plan(
     ] = None,
     new_journal: Annotated[bool, typer.Option("--new-journal", help="With --maker: make it if there is none.")] = False,
     notify: NotifyApprover = None,
+    request: Annotated[
+        Path | None, typer.Option(help="With --maker: write what a person signs on another machine (bulk sign).")
+    ] = None,
 ) -> Exit:
     """Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.
 
@@ -66,6 +76,8 @@ async def bulk_plan(
     Example: payments-async bulk plan "Payroll November 2026.xlsx" --journal payroll.sqlite --maker "A. Clerk"
     """
     _check_notify(notify, maker)
+    if request is not None and maker is None:
+        raise BadInput("--request: only what is proposed can be signed; add --maker NAME")
     journal = named_or_none(journal)
     session = settings.session()  # what is missing there is told before a long file is read
     checks.amounts()
@@ -100,7 +112,7 @@ async def bulk_plan(
     if maker is not None:
         options = kept_options(read.how, rows, checks, made)
         kept = proposal_of(made, batch_id, file, read.batch.digest, options, signature(maker))
-        is_proposed = await _proposed(screen, made, journal, kept, is_wanted=new_journal)
+        is_proposed = await _proposed(screen, made, journal, kept, request, is_wanted=new_journal)
     if is_proposed and journal is not None:
         await _waits(screen, made, batch_id, journal, notify)
     elif made.is_clean:
@@ -155,7 +167,15 @@ async def _give_back(screen: Screen, batch: Batch, path: Path | None) -> None:
         screen.say("\n--problems FILE.xlsx writes the sheet with what is wrong beside each row")
 
 
-async def _proposed(screen: Screen, made: Plan, place: JournalPlace | None, kept: Proposal, *, is_wanted: bool) -> bool:
+async def _proposed(
+    screen: Screen,
+    made: Plan,
+    place: JournalPlace | None,
+    kept: Proposal,
+    request: Path | None,
+    *,
+    is_wanted: bool,
+) -> bool:
     """Write down whose plan it is; tells whether it could be."""
     if place is None:
         raise BadInput("--maker: what is proposed is kept in the journal; name it (--journal), or set PAYMENTS_JOURNAL")
@@ -168,4 +188,7 @@ async def _proposed(screen: Screen, made: Plan, place: JournalPlace | None, kept
     async with opened(place, new=True) as held:
         introduce(screen, place, held)
         await held.propose(kept)
+        own = [one for one in await held.proposals(kept.digest) if one.withdrawn is None and one.by.who == kept.by.who]
+    if request is not None:
+        await write_request(screen, own[-1], request)
     return True
