@@ -81,6 +81,7 @@ async def ipn_serve(
     """Hear notifications and show each on a line, until stopped. With --json each line is a document.
 
     With --journal each is stored before it is answered, and settles its order there; without one it is only shown.
+    Give it a journal whose notifications no application handles: showing one counts as handling it.
     Started again, it shows at once what the process before it had stored and not shown. With --shadow, what somebody
     says who would have been refused is shown as "reported" and settles nothing.
     From a sandbox on this machine: add --sender 127.0.0.1.
