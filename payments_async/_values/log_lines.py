@@ -41,7 +41,7 @@ class FactsFormatter(logging.Formatter):
         """The line, and a traceback below it where the record has one; as JSON all of it is one line."""
         said = self._masked(record.getMessage())
         told = self.formatException(record.exc_info) if record.exc_info else getattr(record, "traceback", "")
-        trace = self._masked_lines(str(told))
+        trace = list(map(self._masked, str(told).splitlines()))
         at = datetime.fromtimestamp(record.created, UTC)
         if self._as_json:
             about = {
@@ -71,9 +71,6 @@ class FactsFormatter(logging.Formatter):
 
     def _shown(self, name: str, value: object) -> str:
         return escape(str(value)) if name in _NAMES_AN_ORDER else self._masked(str(value))
-
-    def _masked_lines(self, text: str) -> list[str]:
-        return list(map(self._masked, text.splitlines()))
 
     def _masked(self, text: str) -> str:
         return redact(text, self._secrets())

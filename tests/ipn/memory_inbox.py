@@ -127,9 +127,6 @@ class MemoryInbox:
             if row.stored.doubt is not None or row.stored.state == "disputed":
                 yield row.stored
 
-    async def final_event(self, request_id: str) -> TransactionEvent | None:
-        return next(iter(await self.final_events(request_id)), None)
-
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         believed = [
             row.stored.event

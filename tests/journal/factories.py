@@ -91,6 +91,11 @@ def delivery(body: bytes = b"{}", *, peer: str = "192.0.2.7", at: float = 1_000_
     return RawNotification(body=body, query="", peer=peer, received_at=at)
 
 
+async def final_event(journal: Journal, request_id: str) -> TransactionEvent | None:
+    """The first final event of an order, if there is one."""
+    return (await journal.final_events_of([request_id])).get(request_id)
+
+
 async def approve(journal: Journal) -> None:
     """A plan is proposed, approved by somebody else, and both take that back; what its file says is noted."""
     maker, checker = Signature(who="Ann"), Signature(who="Ben")

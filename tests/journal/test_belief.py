@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal.factories import BATCH, claimed, delivery, event, loaded, order, permitted, transaction_id
+from journal.factories import BATCH, claimed, delivery, event, final_event, loaded, order, permitted, transaction_id
 
 from payments_async._wire.events import TransactionEvent
 from payments_async.journal import Journal, Signal, SqliteJournal, State
@@ -44,7 +44,7 @@ async def test_what_is_doubted_moves_no_order_and_is_nobodys_final_event(journal
     await unknown(journal)
     await take(journal, event(0, 0), b"another", doubt=doubt)
     assert State.UNKNOWN is await state(journal)
-    assert await journal.final_event(REQUEST_ID) is None
+    assert await final_event(journal, REQUEST_ID) is None
     assert () == tuple(await journal.final_events(REQUEST_ID, transaction_id(0)))
     assert 0 == (await journal.progress(BATCH)).conflicts
     assert [doubt, doubt] == [stored.doubt async for stored in journal.dubious()]
@@ -60,7 +60,7 @@ async def test_a_confirmed_notification_settles_its_order(journal: Journal) -> N
     assert State.SUCCESSFUL is await state(journal)
     assert not (await take(journal, event(0, 0), doubt=Doubt.UNCONFIRMED)).is_new
     assert 0 == (await journal.backlog()).unconfirmed
-    assert event(0, 0) == await journal.final_event(REQUEST_ID)
+    assert event(0, 0) == await final_event(journal, REQUEST_ID)
 
 
 async def test_a_confirmed_notification_may_contradict(journal: Journal) -> None:
@@ -135,7 +135,7 @@ async def test_a_stranger_does_not_make_a_repeat_of_the_genuine_notification(
     if doubt:
         await journal.confirm(genuine.event_id)
     assert State.SUCCESSFUL is await state(journal)
-    assert event(0, 0) == await journal.final_event(REQUEST_ID)
+    assert event(0, 0) == await final_event(journal, REQUEST_ID)
     assert not (await take(journal, event(0, 0), b"forged", doubt=Doubt.REPORTED)).is_new
 
 
@@ -147,7 +147,7 @@ async def test_a_nameless_success_and_the_same_with_its_request_id_settle_the_or
     named = await take(journal, event(0, 0), b"named")
     assert Receipt(event_id=nameless.event_id, is_new=False) == named
     assert State.SUCCESSFUL is await state(journal)
-    assert event(0, 0) == await journal.final_event(REQUEST_ID)
+    assert event(0, 0) == await final_event(journal, REQUEST_ID)
     assert 2 == len([one for one in await journal.history(REQUEST_ID) if one.what == "delivery"])
 
 

@@ -8,7 +8,18 @@ from decimal import Decimal
 import attrs
 import pytest
 from journal.conftest import Opens
-from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
+from journal.factories import (
+    BATCH,
+    Clock,
+    claimed,
+    delivery,
+    event,
+    final_event,
+    loaded,
+    order,
+    permitted,
+    transaction_id,
+)
 
 from payments_async._wire.events import TransactionEvent, TransactionUnrecognised
 from payments_async.journal import Journal, Signal, State
@@ -153,18 +164,18 @@ async def test_an_event_that_contradicts_a_final_one_is_a_conflict(journal: Jour
     assert receipt.conflict == "status code 2 after the final 0"
     assert receipt.conflict == (await take(journal, event(2), b"2")).conflict
     assert "amount" in str((await take(journal, event(0, amount="7"), b"3")).conflict)
-    assert event(0) == await journal.final_event(order().request_id)
+    assert event(0) == await final_event(journal, order().request_id)
 
 
 async def test_a_final_event_is_found_by_its_request_id(journal: Journal) -> None:
     """Unless there is none, it is not final, or the service's record disputes it."""
-    assert await journal.final_event(order().request_id) is None
+    assert await final_event(journal, order().request_id) is None
     await take(journal, event(1))
-    assert await journal.final_event(order().request_id) is None
+    assert await final_event(journal, order().request_id) is None
     receipt = await take(journal, event(2))
-    assert event(2) == await journal.final_event(order().request_id)
+    assert event(2) == await final_event(journal, order().request_id)
     await journal.finish(receipt.event_id, "disputed", error="another amount")
-    assert await journal.final_event(order().request_id) is None
+    assert await final_event(journal, order().request_id) is None
 
 
 async def test_the_backlog_tells_how_much_waits_and_since_when(journal: Journal) -> None:
@@ -208,7 +219,7 @@ async def test_a_notification_that_disagrees_with_its_order_settles_nothing(
     entry = await journal.entry(order().request_id)
     assert entry is not None
     assert (State.SENDING, receipt.conflict) == (entry.state, entry.conflict)
-    assert await journal.final_event(order().request_id) is None
+    assert await final_event(journal, order().request_id) is None
 
 
 async def test_a_notification_without_a_request_id_waits_for_the_answer(journal: Journal) -> None:

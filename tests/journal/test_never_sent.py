@@ -11,6 +11,7 @@ from journal.factories import (
     claimed,
     delivery,
     event,
+    final_event,
     in_outbox,
     loaded,
     order,
@@ -127,7 +128,7 @@ async def test_a_forged_notification_can_be_called_false_and_the_order_is_paid(j
     assert () == tuple(await journal.claim("receiver", lease=90, limit=10))
     again = await notified(journal, event(0, 0, transaction=transaction_id(666)), b"in other words")
     assert (receipt.event_id, False) == (again.event_id, again.is_new)
-    assert await journal.final_event(REQUEST_ID) is None
+    assert await final_event(journal, REQUEST_ID) is None
     finding = await journal.apply_evidence(
         listed(Signal.NOTIFIED_SUCCESSFUL, source="stored notification", amount=order(0).amount,
                transaction_id=transaction_id(666))

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import pytest
 from bulk.worlds import payout, session
-from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, missed, order, orders, permitted
+from journal.factories import BATCH, IDENTITY, Clock, claimed, final_event, loaded, missed, order, orders, permitted
 
 from payments_async._wire.notifications import read_notification
 from payments_async.bulk import ReconcileSettings, RunProgress, RunSettings, reconcile, run_batch
@@ -428,7 +428,7 @@ async def test_a_notification_that_was_edited_in_the_file_is_not_handled(
         (dead,) = [stored async for stored in journal.dead_letters()]
         assert (1, event.transaction_id) == (dead.event_id, dead.event.transaction_id)
         assert "a stored notification cannot be read" in caplog.text
-        assert await journal.final_event(event.request_id or "") is None
+        assert await final_event(journal, event.request_id or "") is None
 
 
 async def test_a_copied_file_is_quarantined(path: Path, clock: Clock) -> None:

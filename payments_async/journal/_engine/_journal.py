@@ -1551,16 +1551,12 @@ class Journal:
         """Events that are not evidence, oldest first: not confirmed yet, only reported, or disputed."""
         return self._stream(_events.dubious_after(self._database))
 
-    async def final_event(self, request_id: str) -> TransactionEvent | None:
-        """The first final event of an order that was received and is evidence that nothing disputes, or ``None``."""
-        return (await self.final_events_of((request_id,))).get(request_id)
-
     async def final_events_of(self, request_ids: Sequence[str]) -> Mapping[str, TransactionEvent]:
-        """The same of many orders, of those that have one."""
+        """The first final event of each order that has one: received, evidence, and not disputed."""
         return await self._read(_notifications.first_finals, request_ids)
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
-        """All of them, oldest first.
+        """All final events of an order, oldest first.
 
         Args:
             transaction_id: Only those of this transaction, also where they name no request id.

@@ -178,22 +178,7 @@ def dead_after(connection: Connection, /, *, after: int) -> tuple[list[OrderEven
 def backlog(connection: Connection, outbox: str | None) -> Backlog:
     """How much waits, and since when."""
     topics = None if outbox is None else [_topic(outbox, state) for state in State]
-    counted = _deliveries.count(connection, OUTBOX, topics)
-    oldest, failing_since = (
-        None if row is None else row[0]
-        for row in (
-            connection.execute("SELECT at FROM change WHERE id = ?", (one,)).fetchone()
-            for one in (counted.first, counted.failed)
-        )
-    )
-    return Backlog(
-        pending=counted.pending,
-        dead=counted.dead,
-        oldest=oldest,
-        failing=counted.failing,
-        failing_since=failing_since,
-        failure=counted.error,
-    )
+    return _deliveries.count(connection, OUTBOX, topics)
 
 
 def prune(commit: Commit, number: int, before: float) -> tuple[int, int | None]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 
 from payments_async.journal._faults import JournalCorrupt
-from payments_async.journal._inbox import NOT_CONFIRMED
+from payments_async.journal._inbox import NOT_CONFIRMED, Backlog
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._leases import is_ahead
@@ -42,6 +41,10 @@ _BURY = f"""UPDATE delivery SET status = 'dead', {_FREE}, error = ?
 _ADD = """INSERT INTO delivery (queue, owner, holder, due_at, span, about)
     SELECT 'inbox', ?, ?, ?, ?, column1 FROM (VALUES """
 _ADDS = [f"{_ADD}{','.join(['(?)'] * ids)}) AS given" for ids in range(_BLOCK + 1)]
+_CAME = {
+    INBOX: "SELECT received_at FROM ipn_event WHERE id = ?",
+    OUTBOX: "SELECT at FROM change WHERE id = ?",
+}
 _names = msgspec.json.Decoder(list[str]).decode
 
 
@@ -204,27 +207,8 @@ def dead_after(connection: Connection, queue: str, after: int, limit: int) -> Se
     return [about for (about,) in found]
 
 
-class Counted(NamedTuple):
-    """How much waits.
-
-    Attributes:
-        dead: Dead letters.
-        first: What the first that waits is about.
-        failing: Of those that wait, how many a handler has failed with.
-        failed: What the first of these is about.
-        error: What its last failure was: the handler, the type and the place.
-    """
-
-    pending: int
-    dead: int
-    first: int | None
-    failing: int
-    failed: int | None
-    error: str | None
-
-
-def count(connection: Connection, queue: str, topics: Sequence[str] | None = None) -> Counted:
-    """How much waits, of topics or of all. What waits to be confirmed has failed with no handler."""
+def count(connection: Connection, queue: str, topics: Sequence[str] | None = None) -> Backlog:
+    """How much waits and since when, of topics or of all. What waits to be confirmed has failed with no handler."""
     among = "queue = ?" if topics is None else f"queue = ? AND topic IN ({', '.join('?' * len(topics))})"
     pending, first, failing, failed, dead = connection.execute(
         f"""SELECT count(*), min(about), count(*) FILTER (WHERE {_FAILING}), min(about) FILTER (WHERE {_FAILING}),
@@ -236,7 +220,13 @@ def count(connection: Connection, queue: str, topics: Sequence[str] | None = Non
     error = None if failed is None else connection.execute(of, (queue, failed)).fetchone()
     # anybody may be shown it: the words of an exception, which may name persons, stay in the row
     place = None if error is None else ": ".join(error[0].split(": ")[:2])
-    return Counted(pending, dead, first, failing, failed, place)
+    oldest, failing_since = (
+        None if found is None else found[0]
+        for found in (connection.execute(_CAME[queue], (about,)).fetchone() for about in (first, failed))
+    )
+    return Backlog(
+        pending=pending, dead=dead, oldest=oldest, failing=failing, failing_since=failing_since, failure=place
+    )
 
 
 def marked(sql: str, ids: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:

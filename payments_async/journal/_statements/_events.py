@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import attrs
+
 from payments_async._wire.events import TransactionUnrecognised
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog, Doubt, Pruned, StoredEvent
@@ -121,28 +123,11 @@ def unheard_since(connection: Connection, batch_id: str | None) -> float | None:
 
 def backlog(connection: Connection) -> Backlog:
     """How much is waiting."""
-    counted = _deliveries.count(connection, INBOX)
     unconfirmed, reported = connection.execute(
         """SELECT count(*) FILTER (WHERE doubt = 'unconfirmed' AND state <> 'disputed'),
         count(*) FILTER (WHERE doubt = 'reported') FROM ipn_event WHERE doubt IS NOT NULL"""
     ).fetchone()
-    oldest, failing_since = (
-        None if row is None else row[0]
-        for row in (
-            connection.execute("SELECT received_at FROM ipn_event WHERE id = ?", (one,)).fetchone()
-            for one in (counted.first, counted.failed)
-        )
-    )
-    return Backlog(
-        pending=counted.pending,
-        dead=counted.dead,
-        oldest=oldest,
-        failing=counted.failing,
-        failing_since=failing_since,
-        failure=counted.error,
-        unconfirmed=unconfirmed,
-        reported=reported,
-    )
+    return attrs.evolve(_deliveries.count(connection, INBOX), unconfirmed=unconfirmed, reported=reported)
 
 
 def prune(commit: Commit, after: int, before: float) -> tuple[Pruned, int | None]:
