@@ -12,8 +12,9 @@ from payments_async._session.lists import Listing
 from payments_async._values.checks import check_instance
 from payments_async._values.errors import InvalidOrder, PaymentsError
 from payments_async._wire import endpoints
+from payments_async._wire.call import Call
 from payments_async._wire.models import Acceptance, Account, Card, Page, Product, ProductItem, Validation
-from payments_async._wire.orders import CollectionOrder, PayoutOrder
+from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
 
 
 class Payouts:
@@ -46,13 +47,8 @@ class Payouts:
             Rejected: The service said no (``AuthenticationFailed``: to our credentials or address).
             InvalidOrder: This session has sent another order under this request id. Also a ``ValueError``.
         """
-        if not isinstance(order, PayoutOrder):
-            raise TypeError("order: expected PayoutOrder")
-        if retry is not None:
-            check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
-        executor = self._executor
-        call = endpoints.send_payout(order, executor.dialect, sent_before=sent_before, known_as=executor.known_as)
-        return await executor.execute(call, retry=retry)
+        call = _sending(self._executor, order, PayoutOrder, sent_before, retry)
+        return await self._executor.execute(call, retry=retry)
 
     async def send_many(
         self, orders: Iterable[PayoutOrder] | AsyncIterable[PayoutOrder], *, concurrency: int = 50
@@ -98,15 +94,8 @@ class Collections:
         Raises:
             NotSent, OutcomeUnknown, Rejected, InvalidOrder: As ``payouts.send``.
         """
-        if not isinstance(order, CollectionOrder):
-            raise TypeError("order: expected CollectionOrder")
-        if retry is not None:
-            check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
-        executor = self._executor
-        call = endpoints.request_collection(
-            order, executor.dialect, sent_before=sent_before, known_as=executor.known_as
-        )
-        return await executor.execute(call, retry=retry)
+        call = _sending(self._executor, order, CollectionOrder, sent_before, retry)
+        return await self._executor.execute(call, retry=retry)
 
 
 class Products:
@@ -224,3 +213,14 @@ def _outcome(result: Acceptance | Exception) -> Acceptance | PaymentsError:
             return error
         case _:  # a session that is not open: the next order would fare no better
             raise result
+
+
+def _sending(
+    executor: Executor, order: Order, kind: type[Order], sent_before: bool, retry: RetryPolicy | None
+) -> Call[Acceptance]:
+    """The sending of an order of this kind, once its arguments are what they should be."""
+    if not isinstance(order, kind):
+        raise TypeError(f"order: expected {kind.__name__}")
+    if retry is not None:
+        check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
+    return endpoints.send_order(order, executor.dialect, sent_before=sent_before, known_as=executor.known_as)

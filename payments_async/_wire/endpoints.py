@@ -40,7 +40,7 @@ from payments_async._wire.models import (
     TransactionStatus,
     Validation,
 )
-from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
+from payments_async._wire.orders import Order
 from payments_async._wire.replies import (
     Login,
     read_acceptance,
@@ -92,18 +92,16 @@ def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
     )
 
 
-def send_payout(
-    order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False, known_as: Dialect | None = None
+def send_order(
+    order: Order, dialect: Dialect, *, sent_before: bool = False, known_as: Dialect | None = None
 ) -> Call[Acceptance]:
-    """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
-    return _remembered(order, dialect, sent_before, known_as)
-
-
-def request_collection(
-    order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False, known_as: Dialect | None = None
-) -> Call[Acceptance]:
-    """One mobile money collection (section 7)."""
-    return _remembered(order, dialect, sent_before, known_as)
+    """One order that no journal holds, and the session remembers; its class selects the endpoint (sections 2 to 7)."""
+    body = encode(order_members(order, dialect))
+    private = partial(private_texts, order)
+    call = _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
+    if known_as is not None:
+        call.known_as = _written(order, known_as)
+    return call
 
 
 class SendsWritten(Protocol):
@@ -316,16 +314,6 @@ def _refuse_money(path: str, internet_path: str) -> None:
     plain = "/".join(part.rstrip(". ") for part in parts if part.rstrip(". "))
     if ".." in parts or any(money in plain for money in (*_MONEY_PATHS, internet_path.strip("/").casefold())):
         raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
-
-
-def _remembered(order: Order, dialect: Dialect, sent_before: bool, known_as: Dialect | None) -> Call[Acceptance]:
-    """The sending of an order that no journal holds: the session remembers it."""
-    body = encode(order_members(order, dialect))
-    private = partial(private_texts, order)
-    call = _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
-    if known_as is not None:
-        call.known_as = _written(order, known_as)
-    return call
 
 
 def _written(order: Order, dialect: Dialect) -> tuple[str, bytes]:

@@ -510,7 +510,7 @@ def dialects(fields: dict[str, Any]) -> None:
         dialect = Dialect(**fields)
     except (ValueError, TypeError):
         return
-    call = endpoints.send_payout(journal_order(1), dialect)
+    call = endpoints.send_order(journal_order(1), dialect)
     assert Decimal("1001.50") == json.loads(call.body or b"", parse_float=Decimal)["amount"]
     with suppress(ValueError):
         endpoints.list_transactions(

@@ -33,7 +33,7 @@ from payments_async._session.session import executor_of
 from payments_async._session.transport import TransportFailure
 from payments_async._values.masking import Secret
 from payments_async._wire.call import Reply
-from payments_async._wire.endpoints import send_payout
+from payments_async._wire.endpoints import send_order
 from payments_async._wire.replies import Login
 
 PIN = "739164"
@@ -314,7 +314,7 @@ async def test_a_call_that_goes_well(opened: Open, telling: Wire, overheard: Ove
         executor_of(payments),
         collection(),
     ]
-    values += [Login(Secret(TOKEN), Secret(REFRESH)), Reply(200, GOSSIP.encode()), send_payout(order, payments.dialect)]
+    values += [Login(Secret(TOKEN), Secret(REFRESH)), Reply(200, GOSSIP.encode()), send_order(order, payments.dialect)]
     token = Token(authorization=Secret(f"Token {TOKEN}"), generation=1, renew_at=1, expires_at=2)
     assert set() == leaks(repr([*values, token]) + "\n".join(overheard.words))
 

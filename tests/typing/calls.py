@@ -6,7 +6,7 @@ from typing import assert_type
 from payments_async import Acceptance, Dialect, PaymentsSession, PayoutOrder
 from payments_async._session.session import executor_of
 from payments_async._wire.call import Call
-from payments_async._wire.endpoints import send_payout, sends_written
+from payments_async._wire.endpoints import send_order, sends_written
 
 
 def written(dialect: Dialect, body: bytes) -> Call[Acceptance]:
@@ -21,6 +21,6 @@ def written(dialect: Dialect, body: bytes) -> Call[Acceptance]:
 
 async def executed(payments: PaymentsSession, order: PayoutOrder) -> None:
     """A call knows what it comes to."""
-    call = send_payout(order, payments.dialect)
+    call = send_order(order, payments.dialect)
     assert_type(await executor_of(payments).execute(call), Acceptance)
     await executor_of(payments).execute(order)  # E: an order is no call

@@ -18,9 +18,9 @@ PAGE: Mapping[str, Any] = {"number": 1, "size": 5, "dialect": DIALECT}
 EVERY_CALL: dict[str, Call[Any]] = {
     "login": endpoints.log_in("key", "password", "user", DIALECT),
     "refresh": endpoints.refresh("refresh-1", "/auth/refresh", DIALECT),
-    "payout": endpoints.send_payout(PAYOUT, DIALECT),
-    "payout again": endpoints.send_payout(PAYOUT, DIALECT, sent_before=True),
-    "collection": endpoints.request_collection(COLLECTION, DIALECT),
+    "payout": endpoints.send_order(PAYOUT, DIALECT),
+    "payout again": endpoints.send_order(PAYOUT, DIALECT, sent_before=True),
+    "collection": endpoints.send_order(COLLECTION, DIALECT),
     "transactions": endpoints.list_transactions(since=None, until=None, status=None, **PAGE),
     "transaction": endpoints.get_transaction("t-1", DIALECT),
     "transaction by request": endpoints.find_transaction("r-1", "/Requests/{request_id}", DIALECT),

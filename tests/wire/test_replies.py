@@ -36,9 +36,8 @@ from payments_async._wire.endpoints import (
     list_transactions,
     log_in,
     raw,
-    request_collection,
     reset_card_pin,
-    send_payout,
+    send_order,
     validate,
 )
 from payments_async._wire.replies import (
@@ -53,8 +52,8 @@ from payments_async._wire.replies import (
 
 DIALECT = Dialect()
 MONEY = {
-    "payout": send_payout(payout(), DIALECT),
-    "collection": request_collection(collection(request_id="r-1"), DIALECT),
+    "payout": send_order(payout(), DIALECT),
+    "collection": send_order(collection(request_id="r-1"), DIALECT),
 }
 CARDS = {"card enable": enable_card("4000", DIALECT), "card PIN": reset_card_pin("4000", "0417", DIALECT)}
 ONCE: dict[str, Call[Any]] = {**MONEY, **CARDS, "raw POST": raw("POST", "/api/any", query=None, body={})}
@@ -64,7 +63,7 @@ READS: dict[str, Call[Any]] = {
     "list": list_transactions(number=1, size=5, since=None, until=None, status=None, dialect=DIALECT),
     "raw GET": raw("GET", "/api/any", query=None, body=None),
 }
-SENT_BEFORE = send_payout(payout(), DIALECT, sent_before=True)
+SENT_BEFORE = send_order(payout(), DIALECT, sent_before=True)
 REFUSAL = b'{"code": 17, "message": "Insufficient balance", "correlationId": "c-9"}'
 
 # design.md, "Errors", word for word: the rest of a money call is unknown, the rest of a read a fault.
@@ -383,7 +382,7 @@ def test_an_acceptance_with_another_echo(echo: object) -> None:
 
 def test_an_echo_that_is_a_number() -> None:
     """Ids are text, whatever JSON carried them."""
-    call = send_payout(payout(request_id="17"), DIALECT)
+    call = send_order(payout(request_id="17"), DIALECT)
     assert "17" == read_reply(call, Reply(200, acceptance(requestId=17)), DIALECT).request_id
 
 
@@ -559,7 +558,7 @@ def test_personal_words_in_an_error(order: Any, status: int, spelling: Any) -> N
     words = spelling(f"refused: {', '.join(told(order))}!")
     body = json.dumps({"code": 17, "message": words}).encode()
     for sent_before in (False, True):
-        error = failure(send_payout(order, DIALECT, sent_before=sent_before), body, status)
+        error = failure(send_order(order, DIALECT, sent_before=sent_before), body, status)
         assert [] == leaks(error)
         assert "refused: " in str(error).lower()
 
@@ -569,7 +568,7 @@ def test_a_part_of_a_name_in_an_error() -> None:
     order = next(iter(PERSONAL_ORDERS.values()))
     for part in order.beneficiary.name.split():
         body = json.dumps({"code": 17, "message": f"no wallet of {part} there"}).encode()
-        assert "no wallet of *** there" in str(failure(send_payout(order, DIALECT), body, 400))
+        assert "no wallet of *** there" in str(failure(send_order(order, DIALECT), body, 400))
 
 
 def test_personal_words_at_the_end_of_a_long_message() -> None:
@@ -577,7 +576,7 @@ def test_personal_words_at_the_end_of_a_long_message() -> None:
     order = PERSONAL_ORDERS["wallet"]
     for length in range(480, 520):
         message = "x" * length + f" {NAME} {WALLET} " + "y" * 10000
-        error = failure(send_payout(order, DIALECT), json.dumps({"code": 17, "message": message}).encode())
+        error = failure(send_order(order, DIALECT), json.dumps({"code": 17, "message": message}).encode())
         assert "Grace" not in str(error)
         assert "+2567" not in str(error)
         assert len(str(error)) < 1000
@@ -585,7 +584,7 @@ def test_personal_words_at_the_end_of_a_long_message() -> None:
 
 def test_a_collection_and_its_payer() -> None:
     """A payer is a person too."""
-    call = request_collection(collection(message=MESSAGE), DIALECT)
+    call = send_order(collection(message=MESSAGE), DIALECT)
     body = json.dumps({"code": 17, "message": f"{NAME} {WALLET} {MESSAGE}"}).encode()
     assert [] == leaks(failure(call, body))
 
@@ -630,7 +629,7 @@ def test_no_byte_and_no_answer() -> None:
 
 def test_an_order_with_short_personal_texts() -> None:
     """Words of one or two letters are left alone: hiding them would hide everything."""
-    call = send_payout(payout(beneficiary=beneficiary(name="Al"), message="no"), DIALECT)
+    call = send_order(payout(beneficiary=beneficiary(name="Al"), message="no"), DIALECT)
     assert "totally no" in failure(call, b'{"code": 17, "message": "totally no"}').message
 
 

@@ -11,7 +11,7 @@ from wire.orders import collection, payout
 
 from payments_async import AirtimeLine, BankAccount, Beneficiary, Dialect, InternetLine, MobileMoneyWallet, PayoutOrder
 from payments_async._wire.bodies import currency_of, is_sent_as_written, read_order, write_order
-from payments_async._wire.endpoints import request_collection, send_payout, sends_written
+from payments_async._wire.endpoints import send_order, sends_written
 from payments_async._wire.orders import CollectionOrder, Order, UtilityAccount
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -80,8 +80,7 @@ def test_an_order_comes_back_as_it_was_written(order: Order) -> None:
 @given(order=ORDERS)
 def test_what_is_sent_of_a_written_order_is_what_the_order_itself_would_send(dialect: Dialect, order: Order) -> None:
     """The same path and the same bytes, whatever the dialect."""
-    describe = send_payout if isinstance(order, PayoutOrder) else request_collection
-    expected = describe(order, dialect, sent_before=True)  # type: ignore[operator]
+    expected = send_order(order, dialect, sent_before=True)
     call = sends_written(dialect)(
         order.request_id, order.amount, write_order(order), sent_before=True, private=expected.private
     )
@@ -95,8 +94,8 @@ def test_a_field_of_the_dialect_that_changes_a_body_has_orders_written_anew(name
     """Whoever adds a field is asked here whether it does."""
     dialect = Dialect(**{name: ANOTHER[name]})
     for order in (payout(), payout(BankAccount("12", "104")), payout(message=None)):
-        expected = send_payout(order, dialect).body
-        assert (expected == send_payout(order, Dialect()).body) or not is_sent_as_written(dialect)
+        expected = send_order(order, dialect).body
+        assert (expected == send_order(order, Dialect()).body) or not is_sent_as_written(dialect)
     order = payout(message=None)
     call = sends_written(dialect)(order.request_id, order.amount, write_order(order), sent_before=False, private=tuple)
     assert expected == call.body
