@@ -31,12 +31,13 @@ from payments_async import Beneficiary, Credentials, MobileMoneyWallet, Payments
 from payments_async.bulk import ReconcileSettings, plan, read_batch, reconcile, report, run_batch
 from payments_async.ipn import Receiver, TransactionSucceeded, serving
 from payments_async.journal import SqliteJournal
+from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
 from payments_async.testing import notification
 
 PACKAGE = "payments_async"
-ROOMS = ("", "_wire", "_resources", "journal", "outbox", "bulk", "ipn", "sandbox", "_cli")
-NOT_OURS = ("sandbox", "_cli", "testing.py")
+ROOMS = ("", "_values", "_wire", "_session", "journal", "outbox", "bulk", "ipn", "fleet", "sandbox", "testing", "_cli")
+NOT_OURS = ("sandbox", "_cli", "testing")
 
 Journey = Callable[[int], Awaitable[None]]
 
@@ -152,6 +153,7 @@ class Trail:
 async def _travel(folder: Path) -> list[tuple[str, list[str]]]:
     worlds: dict[str, Callable[[Path], AbstractAsyncContextManager[Journey]]] = {
         "a payout through the session": _payout,
+        "a payout through the outbox": _paid,
         "a notification, no inbox": _inline,
         "a notification, with an inbox": _durable,
         "a row of a payroll file, to its report": _row_of_a_file,
@@ -200,6 +202,20 @@ async def _payout(folder: Path) -> AsyncIterator[Journey]:
 
         async def journey(number: int) -> None:
             await payments.payouts.send(_order(number))
+
+        yield journey
+
+
+@asynccontextmanager
+async def _paid(folder: Path) -> AsyncIterator[Journey]:
+    async with (
+        _service() as (_, payments),
+        SqliteJournal(folder / "journal.db", state_folder=folder / "state") as journal,
+        Outbox(payments, journal) as outbox,
+    ):
+
+        async def journey(number: int) -> None:
+            await outbox.pay(_order(number))
 
         yield journey
 
