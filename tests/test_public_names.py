@@ -32,7 +32,7 @@ PINNED = {
         Batch BatchChanged BatchTerms Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn
         FileFormat FirstLook Fuse Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress PlanSettings Problem
         ReconcileSettings Reconciliation Repeat Report Retries Returned RunProgress RunSettings SearchProgress Share
-        acknowledge approval_sheet give_listing_deadline later_tries ledger lift_quarantine orders_digest
+        acknowledge approval_sheet give_listing_deadline guess_item later_tries ledger lift_quarantine orders_digest
         particulars_in plan problems_file read_batch read_money receipt reconcile report retried_id retry_file
         returned_file run_batch sample_payroll send_again send_again_all
     """,

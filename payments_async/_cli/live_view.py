@@ -14,6 +14,7 @@ from rich.text import Text
 
 from payments_async import PaymentsSession
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.story import worker_of
 from payments_async._cli.working import beside, silence
 from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import FINAL, UNSETTLED, Journal, JournalError, Progress, State
@@ -243,8 +244,9 @@ def looking(looked: FirstLook) -> str:
 def _waiting(progress: RunProgress) -> str:
     """What a run waits for that has nothing else left to do."""
     return (
-        f"waiting for the lease of {progress.waits_for}, {progress.lease_left:.0f} s left: it works on the rest of the "
-        "batch; if it died, what it was sending is looked up after that, and the others are sent"
+        f"waiting for the lease of {worker_of(progress.waits_for or '')}, {progress.lease_left:.0f} s left: "
+        "it works on the rest of the batch; if it died, what it was sending is looked up after that, and the others "
+        "are sent"
     )
 
 

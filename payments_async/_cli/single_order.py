@@ -33,7 +33,7 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
-from payments_async._cli.story import service_words
+from payments_async._cli.story import service_words, worker_of
 from payments_async._cli.working import working
 from payments_async.bulk import RunProgress, RunSettings, read_money, reconcile, run_batch
 from payments_async.journal import FINAL, UNSETTLED, Entry, Journal, JournalUnavailable, RunIdentity, State
@@ -82,7 +82,6 @@ class OrderBasics:
     """What every order needs."""
 
     amount: Annotated[str, typer.Option(help="As in 150000 or 1,500.50, in units of the account's currency.")]
-    item: Annotated[str, typer.Option(help="Item of the operator or provider; see products.")]
     name: Annotated[str, typer.Option(help="Name of the person who is paid, or who pays.")]
 
 
@@ -341,7 +340,7 @@ class _OrderRun:
         if progress.waits_for is not None and not self.waited_for:
             self.waited_for.add(progress.waits_for)
             self.asked.screen.note(
-                f"another command, {progress.waits_for}, may be sending it, or died: its lease ends in "
+                f"another command, {worker_of(progress.waits_for)}, may be sending it, or died: its lease ends in "
                 f"{progress.lease_left:.0f} s"
             )
 

@@ -54,9 +54,8 @@ def sentence(happening: Happening) -> str:
         case "evidence" if signal is Signal.SWEPT_CLEAN_TWICE:
             return f"It is not to be found{also}."
         case "takeover":
-            return (
-                f"The process that was sending it fell silent, and its lease ran out: {by.removeprefix('lease of ')}."
-            )
+            who = worker_of(by.removeprefix("lease of "))
+            return f"The process that was sending it fell silent, and its lease ran out: {who}."
         case "resolution":
             return f"{by} decided: {_decided(detail)}."
         case other:
@@ -90,3 +89,14 @@ def open_contradictions(story: Sequence[Happening]) -> list[str]:
         elif happening.conflict and happening.conflict not in found:
             found.append(happening.conflict)
     return found
+
+
+def worker_of(owner: str) -> str:
+    """Which process has a lease, for a person.
+
+    >>> worker_of("desk-1:4711:0f3c19ab")
+    'process 4711 on desk-1'
+    """
+    machine, _, rest = owner.partition(":")
+    process = rest.partition(":")[0]
+    return f"process {process} on {machine}" if process.isdecimal() else owner

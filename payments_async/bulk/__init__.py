@@ -4,6 +4,7 @@ from payments_async._values.public import name_publicly
 from payments_async.bulk._file._batch import Batch, FileFormat, Guess, Repeat, read_batch, sample_payroll
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._headings import FileColumn
+from payments_async.bulk._file._operators import guess_item
 from payments_async.bulk._file._particulars import particulars_in
 from payments_async.bulk._file._tables import BatchChanged
 from payments_async.bulk._plan._payees import (
@@ -71,6 +72,7 @@ __all__ = [
     "acknowledge",
     "approval_sheet",
     "give_listing_deadline",
+    "guess_item",
     "later_tries",
     "ledger",
     "lift_quarantine",

@@ -313,9 +313,9 @@ async def all_it_says(process: Process, words: str, meanwhile: Callable[[], Awai
 async def test_a_run_says_for_whom_it_waits(run: Run, sandbox: Sandbox, payroll: str, held: Chunk) -> None:
     """In a pipe: who holds the rest, and for how long."""
     process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal")
-    said = await all_it_says(process, "waiting for the lease of elsewhere:4711:dead, ", lambda: let_go(held))
+    said = await all_it_says(process, "waiting for the lease of process 4711 on elsewhere, ", lambda: let_go(held))
     assert (0, ORDERS) == (process.returncode, len(sandbox.ledger))
-    left = re.search(r"dead, (\d+) s left: it works on the rest of the batch; if it died", said)
+    left = re.search(r"elsewhere, (\d+) s left: it works on the rest of the batch; if it died", said)
     assert left is not None
     assert 0 <= int(left[1]) <= 900
     assert said.index("waiting for") < said.index(f"{ORDERS} of {ORDERS} done")
@@ -337,7 +337,7 @@ def test_a_wait_is_told_once_and_then_every_ten_seconds(capsys: pytest.CaptureFi
 
 def seconds_told(shown: str) -> list[int]:
     """The seconds that a terminal showed, one after the other."""
-    return [int(left) for left in re.findall(r"waiting for the lease of elsewhere:4711:dead, (\d+) s left", shown)]
+    return [int(left) for left in re.findall(r"the lease of process 4711 on elsewhere, (\d+) s left", shown)]
 
 
 @pytest.mark.slow
@@ -381,7 +381,7 @@ async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: 
             file.execute("UPDATE lease SET until = 0")
 
     process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal")
-    said = await all_it_says(process, "waiting for the lease of elsewhere:4711:dead, ", half_a_minute_passes)
+    said = await all_it_says(process, "waiting for the lease of process 4711 on elsewhere, ", half_a_minute_passes)
     assert (0, ORDERS) == (process.returncode, len(sandbox.ledger))
     assert said.index("waiting for the lease of") < said.index(f"{ORDERS} of {ORDERS} done")
 

@@ -52,6 +52,17 @@ async def test_a_payout_without_an_id_is_refused(run: Run, sandbox: Sandbox) -> 
     assert "--request-id: name the order yourself" in ran.said
 
 
+async def test_an_item_that_follows_from_the_number(run: Run, run_on_terminal: Run, sandbox: Sandbox) -> None:
+    """It is a guess: a person sees it and agrees to it; without a question it has to be named."""
+    guessed = (*PAY[:3], *PAY[5:], *OURS)
+    refused = await run(*guessed, "--yes")
+    assert (2, 0, True) == (refused.status, len(sandbox.ledger), f"name it ({PAY[4]})" in refused.said)
+    asked = await run_on_terminal(*guessed, typed="y\n")
+    assert (0, 1, True) == (asked.status, len(sandbox.ledger), "people keep numbers" in asked.said), asked.said
+    other = await run(*guessed, "--item", "AIRTELMOBILEMONEYPAYOUTUG_AIRTELMOBILEMONEYPAYOUTUG", "--yes")
+    assert (2, 1, True) == (other.status, len(sandbox.ledger), "is the id of another order" in other.said)
+
+
 async def test_nobody_to_ask_means_nothing_is_sent(run: Run, sandbox: Sandbox) -> None:
     """In a pipe the question cannot be put: --yes is asked for, and nothing leaves."""
     ran = await run(*PAY, *OURS, typed="y\n")

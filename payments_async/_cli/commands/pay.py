@@ -15,7 +15,7 @@ from payments_async import (
     UtilityAccount,
 )
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.screen import Screen
+from payments_async._cli.screen import Screen, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.single_order import (
     OrderBasics,
@@ -27,6 +27,7 @@ from payments_async._cli.single_order import (
     own_id,
     read_amount,
 )
+from payments_async.bulk import guess_item
 
 Destination = MobileMoneyWallet | AirtimeLine | InternetLine | BankAccount | UtilityAccount
 
@@ -35,6 +36,10 @@ async def pay(
     screen: Screen,
     settings: ConnectionSettings,
     basics: OrderBasics,
+    item: Annotated[
+        str | None,
+        typer.Option(help="Item, see products; else guessed by the number, for you to check."),
+    ] = None,
     request_id: RequestId = None,
     wallet: Annotated[str | None, typer.Option(help="Pay to this mobile money wallet.")] = None,
     airtime: Annotated[str | None, typer.Option(help="Top up this telephone line.")] = None,
@@ -71,11 +76,12 @@ async def pay(
         raise BadInput(f"say where the money goes, with exactly one of {', '.join(ways)}")
     (named, where, make) = chosen[0]
     with naming(named):
+        destination = make(where)
         order = PayoutOrder(
             request_id=own_id(request_id),
             amount=value,
-            destination=make(where),
-            product_item_id=basics.item,
+            destination=destination,
+            product_item_id=item or _guessed(screen, destination, yes=sending.yes),
             product_id=product,
             beneficiary=Beneficiary(name=basics.name, phone_number=phone, email_address=email),
             batch_id=batch_id,
@@ -86,3 +92,20 @@ async def pay(
         )
     place = named.removeprefix("--").replace("-", " ")
     return await SingleOrder(screen=screen, order=order, where=place, sending=sending).carry_out(settings)
+
+
+def _guessed(screen: Screen, destination: Destination, *, yes: bool) -> str:
+    """The item of the operator that a number was given to, which a person then sees and agrees to.
+
+    Raises:
+        BadInput: None follows from it, or nobody would look.
+    """
+    if isinstance(destination, BankAccount | UtilityAccount):
+        raise BadInput("--item: the item of the bank or provider; see `payments-async products`")
+    operator, item = guess_item(destination.kind, destination.phone_number)
+    if item is None:
+        raise BadInput("--item: no item follows from the number; see `payments-async products`")
+    if yes:
+        raise BadInput(f"--item: the number was given to {operator}, and people keep numbers: name it ({item})")
+    screen.say(f"[bold yellow]Guessed item[/] {quoted(item)}: the number was given to {operator}; people keep numbers.")
+    return item

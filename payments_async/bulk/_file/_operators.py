@@ -41,9 +41,16 @@ def operator_named_by(product_item_id: str) -> str | None:
     return next((operator for operator in operators if word.startswith(operator.casefold())), None)
 
 
-def item_for(operator: str, kind: str) -> str | None:
-    """The item that pays this kind through an operator; ``None`` where none is known."""
-    return _items().get((operator, kind))
+def guess_item(kind: str, phone_number: str) -> tuple[str | None, str | None]:
+    """The operator that a number was given to, and the item that pays this kind through it; ``None`` where unknown.
+
+    People keep numbers when they change the operator: have a person look at it before you pay.
+
+    >>> guess_item("mobile_money", "+256752000017")
+    ('Airtel', 'AIRTELMOBILEMONEYPAYOUTUG_AIRTELMOBILEMONEYPAYOUTUG')
+    """
+    operator = operator_of(phone_number) if kind in WORKS_BY_NUMBER else None
+    return operator, None if operator is None else _items().get((operator, kind))
 
 
 @cache

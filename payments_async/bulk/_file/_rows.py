@@ -25,7 +25,7 @@ from payments_async.bulk._file._cells import (
     read_text,
 )
 from payments_async.bulk._file._headings import plain_word
-from payments_async.bulk._file._operators import WORKS_BY_NUMBER, item_for, operator_of
+from payments_async.bulk._file._operators import WORKS_BY_NUMBER, guess_item
 
 _KIND_BY_WORD = {
     plain_word(word): name for name, kind in PAYOUT_KINDS.items() for word in (name, *kind.words.split(","))
@@ -245,8 +245,7 @@ def _take_item(row: RowReading, rules: Rules) -> None:
         row.need("product_item_id", _NO_ITEM)
         return
     phone = row.values.get("phone_number") if row.kind in WORKS_BY_NUMBER else None
-    operator = operator_of(phone) if phone else None
-    item = item_for(operator, row.kind) if operator else None
+    operator, item = guess_item(row.kind, phone) if phone else (None, None)
     if item is not None:
         row.operator, row.values["product_item_id"] = operator, item
     elif phone or row.kind not in WORKS_BY_NUMBER:  # a row without its number is blamed for that

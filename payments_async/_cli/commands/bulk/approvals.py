@@ -21,10 +21,6 @@ from payments_async._cli.written import read_small
 from payments_async.journal import Approval, ApprovalRule, Journal, NotApproved, Proposal
 from payments_async.journal.contract import is_one_person
 
-_ONE_LOGIN = (
-    ". Where you share one login, have the journal tell persons apart by their names: `payments-async bulk approvals "
-    "--needed 1 --shared-logins --who NAME --why REASON`"
-)
 Which = Annotated[
     str | None,
     typer.Argument(metavar="DIGEST|BATCH", help="The digest, or its first 8 digits, or the batch; else the one open."),
@@ -87,7 +83,10 @@ async def bulk_approve(
             else:
                 given = await held.approve(digest, by=by, note=note)
         except NotApproved as error:
-            hint = _ONE_LOGIN if "login" in error.message else ""
+            rule = {"journal": journal, "needed": max((await held.approval_rule()).needed, 1), "shared_logins": True}
+            names = f"{command_line('bulk approvals', **rule)} --who NAME --why REASON"
+            hint = f". Sign on a machine of your own (bulk sign), or have names alone count: {names}"
+            hint = hint if "login" in error.message else ""
             raise BadInput(f"{clean(error.message)}{hint}") from error
         approvals = await _standing(held, digest)
         begun = [run for run in await held.runs() if withdraw and run.source_digest == digest]
