@@ -16,6 +16,7 @@ from payments_async._values.checks import check_callable
 from payments_async._values.deadlines import Deadlines
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
+from payments_async._values.observing import Fact, Observer
 from payments_async._values.tasks import Tasks
 from payments_async._values.tracebacks import masked_traceback, place_of, words_of
 
@@ -121,15 +122,19 @@ class Router(ABC, Generic[K, T]):
         concurrency: Handlers running at once. No more facts than that may be run at once.
         timeout: Seconds for one handler and one fact.
         log: Where a handler that failed is told of.
+        observer: Told of each round of the handlers of a fact, if anybody watches.
     """
 
-    def __init__(self, *, concurrency: int, timeout: float, log: logging.Logger) -> None:
+    def __init__(
+        self, *, concurrency: int, timeout: float, log: logging.Logger, observer: Observer | None = None
+    ) -> None:
         self.error_hooks: list[ErrorHook] = []  # told of each handler that failed
         self._routes: list[Route[K]] = []
         self._are_shared = False  # whether a fact may have several handlers, so that facts do not bound handlers
         self._places = asyncio.Semaphore(concurrency)
         self._deadlines = Deadlines(timeout)
         self._log = log
+        self._observer = observer
 
     @abstractmethod
     def _for(self, fact: T) -> Sequence[Route[K]]:
@@ -142,6 +147,10 @@ class Router(ABC, Generic[K, T]):
     @abstractmethod
     def _named(self, fact: T) -> Mapping[str, object]:
         """What a log says of it, without personal data."""
+
+    @abstractmethod
+    def _shown(self, fact: T) -> tuple[str, Mapping[str, Fact]]:
+        """What an observer is told of a round of its handlers."""
 
     @abstractmethod
     def _private(self, fact: T) -> Sequence[str]:
@@ -200,7 +209,16 @@ class Router(ABC, Generic[K, T]):
         routes = self._for(fact)
         if skip:
             routes = [route for route in routes if route.name not in skip]
-        return self._run(routes[0], fact, None) if len(routes) == 1 else self._run_all(routes, fact, done)
+        round_ = self._run(routes[0], fact, None) if len(routes) == 1 else self._run_all(routes, fact, done)
+        return round_ if self._observer is None else self._watched(self._observer, fact, round_)
+
+    async def _watched(self, observer: Observer, fact: T, round_: Awaitable[Sequence[str]]) -> Sequence[str]:
+        """Run handlers while an observer watches."""
+        what, facts = self._shown(fact)
+        with observer.watch(what, **facts) as work:
+            if failures := await round_:
+                work.tell(error="handler_failed")
+        return failures
 
     async def _run_all(
         self, routes: Sequence[Route[K]], fact: T, done: Callable[[T, str], object] | None

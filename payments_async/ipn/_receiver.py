@@ -32,7 +32,7 @@ from payments_async.ipn._intake import (
     Refusals,
     RequestRefused,
 )
-from payments_async.ipn._routes import EventRouter, ObservedRouter, check_kind
+from payments_async.ipn._routes import EventRouter, check_kind
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Senders
 from payments_async.ipn._settings import ReceiverSettings
 from payments_async.ipn._verifiers import Delivery, Verifier
@@ -109,10 +109,8 @@ class Receiver:
         check_instance("settings", settings, ReceiverSettings, "ReceiverSettings(...)")
         check_instance("testing", testing, Testing, "Testing(now=...)")
         dialect, clock = settings.dialect, testing.now or time.time
-        router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
         observer = guarded(settings.observer)
-        if observer is not None:
-            router = ObservedRouter(observer, concurrency=policy.concurrency, timeout=policy.timeout)
+        router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout, observer=observer)
         waiters = Waiters(inbox, poll=policy.poll)
         way: Pipeline
         if inbox is None:

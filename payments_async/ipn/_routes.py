@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from payments_async._values.handlers import Handler, Route, Router
-from payments_async._values.observing import Observer
+from payments_async._values.observing import Fact, Observer
 from payments_async._wire.events import TransactionEvent
 
 _Kind = type[TransactionEvent]
@@ -27,11 +27,12 @@ class EventRouter(Router[_Kind, TransactionEvent]):
     """The handlers of one receiver.
 
     Args:
-        concurrency, timeout: As ``Router`` is given them.
+        concurrency, timeout, observer: As ``Router`` is given them.
     """
 
-    def __init__(self, *, concurrency: int, timeout: float) -> None:
-        super().__init__(concurrency=concurrency, timeout=timeout, log=logging.getLogger("payments_async.ipn"))
+    def __init__(self, *, concurrency: int, timeout: float, observer: Observer | None = None) -> None:
+        log = logging.getLogger("payments_async.ipn")
+        super().__init__(concurrency=concurrency, timeout=timeout, log=log, observer=observer)
         self._hearing: dict[_Kind, tuple[Route[_Kind], ...]] = {}
 
     def add(self, kind: _Kind, when: Callable[[Any], bool] | None, call: Handler, name: str | None) -> None:
@@ -59,33 +60,9 @@ class EventRouter(Router[_Kind, TransactionEvent]):
     def _named(self, fact: TransactionEvent) -> Mapping[str, object]:
         return {"event_id": fact.event_id, "transaction_id": fact.transaction_id}
 
+    def _shown(self, fact: TransactionEvent) -> tuple[str, Mapping[str, Fact]]:
+        names = {"request_id": fact.request_id, "transaction_id": fact.transaction_id, "batch_id": fact.batch_id}
+        return "handling", {"event": type(fact).__name__, "event_id": fact.event_id, **names}
+
     def _private(self, fact: TransactionEvent) -> Sequence[str]:
         return tuple(filter(None, (fact.status_message, fact.account_id)))
-
-
-class ObservedRouter(EventRouter):
-    """The handlers of a receiver that somebody watches.
-
-    Args:
-        observer: Told of each round of the handlers of an event.
-    """
-
-    def __init__(self, observer: Observer, *, concurrency: int, timeout: float) -> None:
-        super().__init__(concurrency=concurrency, timeout=timeout)
-        self._observer = observer
-
-    async def run(
-        self,
-        fact: TransactionEvent,
-        *,
-        skip: Collection[str] = (),
-        done: Callable[[TransactionEvent, str], object] | None = None,
-    ) -> Sequence[str]:
-        """Run the handlers of an event, watched."""
-        kind = type(fact).__name__
-        names = {"request_id": fact.request_id, "transaction_id": fact.transaction_id, "batch_id": fact.batch_id}
-        with self._observer.watch("handling", event=kind, event_id=fact.event_id, **names) as work:
-            failures = await super().run(fact, skip=skip, done=done)
-            if failures:
-                work.tell(error="handler_failed")
-        return failures

@@ -19,7 +19,7 @@ import attrs
 from payments_async._values.checks import check_callable
 from payments_async._values.dispatching import Dispatcher, Ends
 from payments_async._values.handlers import ErrorHook, Handler, HandlerPolicy, Route, Router
-from payments_async._values.observing import Observer
+from payments_async._values.observing import Fact, Observer
 from payments_async._values.tasks import Tasks
 from payments_async._values.threads import HomeLoop, Lent
 from payments_async._wire.bodies import private_texts
@@ -71,8 +71,8 @@ def checked_states(states: Collection[object]) -> _States:
 class StateRouter(Router[_States, Entry]):
     """The handlers of one outbox: each hears of changes to some states."""
 
-    def __init__(self, *, concurrency: int, timeout: float) -> None:
-        super().__init__(concurrency=concurrency, timeout=timeout, log=_log)
+    def __init__(self, *, concurrency: int, timeout: float, observer: Observer | None = None) -> None:
+        super().__init__(concurrency=concurrency, timeout=timeout, log=_log, observer=observer)
         self._hearing: dict[State, list[Route[_States]]] = {}
 
     @property
@@ -116,31 +116,12 @@ class StateRouter(Router[_States, Entry]):
     def _named(self, fact: Entry) -> Mapping[str, object]:
         return {"change_id": fact.change_id, "request_id": fact.request_id, "state": fact.state}
 
+    def _shown(self, fact: Entry) -> tuple[str, Mapping[str, Fact]]:
+        names = {"request_id": fact.request_id, "transaction_id": fact.transaction_id, "state": fact.state}
+        return "change", {**names, "traceparent": fact.traceparent}
+
     def _private(self, fact: Entry) -> Sequence[str]:
         return private_texts(fact.order)
-
-
-class ObservedStateRouter(StateRouter):
-    """The same, watched.
-
-    Args:
-        observer: Told of each round of the handlers of an order.
-    """
-
-    def __init__(self, observer: Observer, *, concurrency: int, timeout: float) -> None:
-        super().__init__(concurrency=concurrency, timeout=timeout)
-        self._observer = observer
-
-    async def run(
-        self, fact: Entry, *, skip: Collection[str] = (), done: Callable[[Entry, str], object] | None = None
-    ) -> Sequence[str]:
-        """Run the handlers of a change, linked to where the order was put."""
-        names = {"request_id": fact.request_id, "state": fact.state, "traceparent": fact.traceparent}
-        with self._observer.watch("change", **names, transaction_id=fact.transaction_id) as work:
-            failures = await super().run(fact, skip=skip, done=done)
-            if failures:
-                work.tell(error="handler_failed")
-        return failures
 
 
 class ChangeHandlers:
@@ -176,10 +157,7 @@ class ChangeHandlers:
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        if observer is None:
-            self._router = StateRouter(concurrency=policy.concurrency, timeout=policy.timeout)
-        else:
-            self._router = ObservedStateRouter(observer, concurrency=policy.concurrency, timeout=policy.timeout)
+        self._router = StateRouter(concurrency=policy.concurrency, timeout=policy.timeout, observer=observer)
         self._tasks = Tasks(f"the handlers of the outbox {outbox}")
         self._places = asyncio.Semaphore(_THREADS)
         self._owner = ""
