@@ -25,7 +25,7 @@ _SILENT = 10  # minutes without a notification that are worth a word
 _REASONS = _EXAMPLES = 3
 _LONGEST = 150  # characters of a reason
 _CALL = re.compile(r"\b(?:GET|POST) /\S+: ")  # an error's beginning: which call it was
-_DIGITS = re.compile(r"[0-9]+")  # what is told of one order alone
+DIGITS = re.compile(r"[0-9]+")  # what is told of one order alone
 
 
 def exit_after(progress: Progress, stopped: str | None = None, *, quarantined: int = 0) -> Exit:
@@ -87,11 +87,16 @@ class Reason:
     first: list[Entry] = attrs.field(factory=list)
 
 
-async def reasons(journal: Journal, batch_id: str, figure: str, progress: Progress) -> list[Reason]:
+async def reasons(
+    journal: Journal, batch_id: str, figure: str, progress: Progress, *, keep: int = SHOWN
+) -> list[Reason]:
     """Why orders of a batch are not paid, or need a person: alike ones together, the greatest number first.
 
     An order with a contradiction needs a person, however it stands. Of a state the first 10,000 orders are looked at;
     those after them are one reason, which says so.
+
+    Args:
+        keep: How many orders of each reason.
     """
     chosen = [one for one in State if one.meaning.figure == figure and progress.counts[one]]
     walks = [(journal.entries(batch_id, one), one, progress.counts[one]) for one in chosen]
@@ -111,9 +116,9 @@ async def reasons(journal: Journal, batch_id: str, figure: str, progress: Progre
             if is_need and entry.conflict is not None:
                 contradicted.add(entry.request_id)
                 words = entry.conflict
-            reason = found.setdefault((entry.state, _DIGITS.sub("0", words)), Reason(state=entry.state, words=words))
+            reason = found.setdefault((entry.state, DIGITS.sub("0", words)), Reason(state=entry.state, words=words))
             reason.orders += 1
-            reason.first += [entry] if len(reason.first) < SHOWN else []
+            reason.first += [entry] if len(reason.first) < keep else []
     for reason in found.values():
         if not reason.words:
             story = await journal.history(reason.first[0].request_id)

@@ -187,6 +187,12 @@ class WatchServer:
         page = min(int(number[:4]), _MOST_PAGES) if number and number.isdecimal() and int(number[:4]) else 1
         if text:
             found, query = await self._watch.found(text[:_LONGEST], page), {"text": text[:_LONGEST]}
+        elif batch_id := request.query.get("batch", ""):
+            reason = request.query.get("reason", "")
+            shown = await self._watch.not_paid(batch_id, reason, page) if reason else []
+            if not shown:
+                return self._refusal(404, "No order of that batch is unpaid for that reason now.")
+            found, query = shown[0], {"batch": batch_id, "reason": reason}
         elif need in NEEDS:
             found, query = await self._watch.needing(need, page), {"need": need}
         else:

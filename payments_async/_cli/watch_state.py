@@ -1,13 +1,14 @@
 """What a page shows of a journal: its batches, one of them over time, what needs a person, its dead letters."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 import attrs
 
-from payments_async._cli.batch_state import SHOWN, currency_of, first, reasons
+from payments_async._cli.batch_state import DIGITS, currency_of, first, reasons
 from payments_async._cli.finding import found_by
 from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
@@ -89,7 +90,7 @@ class Look:
         more: Batches that are not shown.
         needs: Orders that need a person, by the reason, the first ten of each.
         needing: How many there are of them.
-        unpaid: Orders of the batch that is drawn which were not paid, the first ones.
+        unpaid: Orders of the batch that is drawn which were not paid, by the reason, the first ten of each.
         dead: Dead letters, the first ones.
         untold: Changes whose handlers failed too often, the first ones.
         outboxes: How each outbox does.
@@ -105,7 +106,7 @@ class Look:
     plot: Plot | None = None
     needs: Sequence[ShownOrders] = ()
     needing: int = 0
-    unpaid: Sequence[ShownOrder] = ()
+    unpaid: Sequence[ShownOrders] = ()
     dead: Sequence[StoredEvent] = ()
     dead_count: int = 0
     untold: Sequence[OrderEvent] = ()
@@ -247,7 +248,7 @@ class Watch:
             plot=None if chosen is None else self._drawn(chosen),
             needs=await self._needs(overall),
             needing=sum(overall.counts[state] for state in UNSETTLED) + overall.conflicts,
-            unpaid=[] if chosen is None else await self._unpaid(chosen),
+            unpaid=[] if chosen is None or not chosen.unpaid else await self.not_paid(chosen.run.batch_id),
             dead=await first(journal.dead_letters()),
             dead_count=backlog.dead,
             untold=await first(journal.dead_changes()) if changes.dead else [],
@@ -305,13 +306,21 @@ class Watch:
         found = [await self.needing(key, overall=overall) for key in NEEDS]
         return [one for one in found if one.orders]
 
-    async def _unpaid(self, chosen: WatchedRun) -> list[ShownOrder]:
-        if not chosen.unpaid:
-            return []
-        found = await reasons(self._journal, chosen.run.batch_id, "not paid", chosen.progress)
-        return [self._shown(entry, f"{one.orders:,}: {one.words}") for one in found for entry in one.first[:SHOWN]][
-            :SHOWN
+    async def not_paid(self, batch_id: str, key: str = "", page: int = 1) -> list[ShownOrders]:
+        """Ten of the orders of a batch that were not paid, for each reason, or for the one named."""
+        progress = await self._journal.progress(batch_id)
+        found = await reasons(self._journal, batch_id, "not paid", progress, keep=page * TEN)
+        shown = [
+            ShownOrders(
+                title=one.words,
+                orders=[self._shown(entry, service_words(entry)) for entry in one.first[(page - 1) * TEN :]],
+                count=one.orders,
+                key=hashlib.sha256(f"{one.state} {DIGITS.sub('0', one.words)}".encode()).hexdigest()[:16],
+                page=page,
+            )
+            for one in found
         ]
+        return [one for one in shown if key in ("", one.key)]
 
     def _shown(self, entry: Entry, why: str) -> ShownOrder:
         return ShownOrder(

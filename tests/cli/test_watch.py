@@ -137,19 +137,28 @@ async def test_a_person_is_searched_for(payroll: None) -> None:
         assert [404, 404] == [(await page.get(f"orders?{query}"))[0] for query in ("text=", "need=paid")]
 
 
-async def test_what_needs_a_person_is_shown_ten_at_a_time(
-    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("fault", "title"),
+    [
+        (Fault.LOST_BEFORE, "Outcome unknown: reconcile looks for it (12)"),
+        (Fault.REFUSED, "code 4000: The transaction was refused"),
+    ],
+    ids=["unknown", "not-paid"],
+)
+async def test_orders_are_shown_by_reason_ten_at_a_time(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, title: str
 ) -> None:
-    """Twelve orders of which no answer came: ten on the page, and two on the next."""
+    """Twelve orders of which no answer came, or that the service refused: ten on the page, and two on the next."""
     monkeypatch.chdir(tmp_path)
     rows = [row(request_id=f"RUN-{n}", amount=f"{n}000", phone_number=f"+2567720000{n}") for n in range(10, 22)]
     write_csv(tmp_path / "payroll.csv", *rows)
-    sandbox.script(Fault.LOST_BEFORE, times=12, on="payout")
+    sandbox.script(fault, times=12, on="payout")
     await run("bulk", "run", "payroll.csv", *SENT, "--yes", "--new-journal", "--max-error-rate", "1")
     async with watched(decides=False) as page:
         _, words = await page.get()
-        assert ("Outcome unknown: reconcile looks for it (12)" in words, 10) == (True, words.count("order?id="))
-        _, words = await page.get("orders?need=unknown&page=2")
+        assert (title in words, 10) == (True, words.count("order?id="))
+        (more,) = re.findall(r'href="(orders\?[^"]+)"', words)
+        _, words = await page.get(html.unescape(more))
         assert ("page 2 of 2" in words, "The ten before" in words, 2) == (True, True, words.count("order?id="))
 
 

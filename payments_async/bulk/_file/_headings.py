@@ -21,7 +21,8 @@ _SYNONYMS = {
     "employee, employee name, customer name, account name, staff name",
     "phone_number": "phone, phone no, telephone, telephone number, telephone no, tel, tel no, mobile, mobile number, "
     "mobile no, mobile phone, msisdn, cell, cell phone, cellphone number, wallet, wallet number, contact, "
-    "contact number, beneficiary phone, beneficiary phone number, recipient phone",
+    "contact number, beneficiary phone, beneficiary phone number, recipient phone, mobile money number, "
+    "mobile money no, momo number",
     "email_address": "email, e mail, mail, e mail address, beneficiary email",
     "product_id": "product, product code",
     "product_item_id": "product item, item, item id, product item code, provider item id",
