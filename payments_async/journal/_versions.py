@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from payments_async._values.frozen import frozen
-from payments_async.journal._faults import JournalTooNew, JournalUnusable, NotMigrated
-
-_FIRST = 6  # the lowest version that is brought up to date: none before it was released
+from payments_async.journal._faults import JournalTooNew, NotMigrated
 
 
 @frozen(kw_only=True)
@@ -66,14 +64,8 @@ def migration(found: Version, steps: Sequence[Step]) -> Migration:
 
     Raises:
         JournalTooNew: It may not use them.
-        JournalUnusable: They are of before the first release.
     """
     check_usable(found, steps)
-    if 0 < found.number < _FIRST:
-        raise JournalUnusable(
-            f"the journal is of version {found.number}, of before the first release: finish what is open in it with "
-            "the package that made it, then begin a new one"
-        )
     left = steps[found.number :]
     return Migration(
         before=found.number,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,17 +15,19 @@ import attrs
 import psycopg
 import pytest
 from journal import postgres
-from journal.factories import BATCH, IDENTITY, claimed, loaded, order, permitted
+from journal.factories import BATCH, IDENTITY, claimed, loaded, order, permitted, transaction_id
 
 from payments_async._values.amounts import amount_text
 from payments_async._values.request_ids import plain_id
-from payments_async._wire.bodies import write_order
+from payments_async._wire.bodies import without_members, write_order
+from payments_async._wire.orders import Order
 from payments_async.journal import (
     Journal,
     JournalReadOnly,
     JournalTooNew,
-    JournalUnusable,
     NotMigrated,
+    OrdersArchived,
+    OrdersDiffer,
     PostgresJournal,
     Signal,
     SqliteJournal,
@@ -32,10 +35,10 @@ from payments_async.journal import (
 )
 from payments_async.journal._postgres import _schema
 from payments_async.journal._postgres._connection import PgConnection
-from payments_async.journal._records import body_digest
+from payments_async.journal._records import body_digest, pack_transaction_id
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._versions import Step
-from payments_async.journal.contract import Outcome
+from payments_async.journal.contract import Evidence, Outcome
 
 TESTS = Path(__file__).parent.parent
 TRACEPARENT = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -337,6 +340,128 @@ async def test_a_worker_does_not_bring_the_tables_up_to_date(roles: Roles) -> No
         assert 0 == len(await journal.runs())
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_request_ids_of_a_version_without_keys(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each order gets its key; of two ids that are one from now on the second stands apart, and is named in the log."""
+    with contextlib.ExitStack() as stack:
+        if database == "sqlite":
+            file = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)))
+            ask, place = file.execute, ""
+            _opening.migrate(file, new=True, steps=_opening.STEPS[:1])
+        else:
+            raw = stack.enter_context(psycopg.connect(postgres.new_database()))
+            there = PgConnection(raw)
+            ask, place = there.execute, "payments."
+            _schema.migrate(there, "payments", _schema.STEPS[:1])
+        for number, one in enumerate(("Voucher-17", "voucher-17", "\u00c9a-1", "x")):
+            ask(
+                f"""INSERT INTO {place}outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at)
+                VALUES (?, ?, '1', ?, ?, 0, 0)""",  # noqa: S608 - a name
+                (number, one, b"{}", b"x"),
+            )
+        for one in ("SEEN-1", "seen-1"):
+            ask(
+                f"INSERT INTO {place}sighting (request_id, transaction_id, news, at) VALUES (?, 't', 'n', 0)",  # noqa: S608
+                (one,),
+            )
+        if database == "sqlite":
+            _opening.migrate(file)
+        else:
+            _schema.migrate(there, "payments")
+        keys = ask(f"SELECT request_key FROM {place}outbox ORDER BY id").fetchall()  # noqa: S608 - a name
+        assert [("voucher-17",), ("voucher-17\n1",), ("\u00e9a-1",), ("x",)] == [tuple(row) for row in keys]
+        assert [("seen-1",)] == [tuple(row) for row in ask(f"SELECT request_key FROM {place}sighting").fetchall()]  # noqa: S608
+    assert ["voucher-17"] == [one.request_id for one in caplog.records if "in letters alone" in one.getMessage()]
+
+
+# What waited for handlers in two queues
+
+_EVENT = "transaction_id, status_code, amount, event, body, query, peer, received_at"
+_TWO_QUEUES = (
+    "INSERT INTO {s}run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, created_at, outbox) "
+    "VALUES (1, 'shop', '', '', '', '', '', 0, 'shop')",
+    "INSERT INTO {s}hearing (outbox, state, at) VALUES ('shop', 'accepted', 0)",
+    "INSERT INTO {s}outbox (id, request_id, request_key, state, amount, body, body_sha256, permitted_at, updated_at) "
+    "VALUES (268435456, 'shop-0', 'shop-0', 'sending', '1', ?, ?, 0, 0)",
+    *(
+        f"INSERT INTO {{s}}ipn_event (id, {_EVENT}, state, tries, done, error) "  # noqa: S608 - no value in it
+        f"VALUES ({number}, 't-{number}', 0, '1', ?, ?, '', '192.0.2.7', 0, {standing})"
+        for number, standing in enumerate(
+            (
+                "'handled', 0, NULL, NULL",  # over
+                "'handled', 0, NULL, NULL",  # leased
+                "'handled', 2, '[\"a\"]', 'it was late'",  # waits for its third round
+                "'dead', 60, '[\"a\"]', 'it was never well'",
+                "'disputed', 1, NULL, 'another amount'",
+                "'handled', 3, NULL, NULL",  # over, after three rounds
+            ),
+            start=1,
+        )
+    ),
+    "INSERT INTO {s}ipn_pending (event_id, owner, holder, due_at, failed) VALUES (2, 'r', 'h', 90, 0)",
+    "INSERT INTO {s}ipn_pending (event_id, owner, holder, due_at, failed) VALUES (3, '', '', 70, 1)",
+    *(
+        "INSERT INTO {s}change (id, order_id, outbox, state, at, status, owner, holder, due_at, tries, done, error) "  # noqa: S608
+        f"VALUES ({number}, 268435456, 'shop', 'accepted', 0, {standing})"
+        for number, standing in enumerate(
+            (
+                "'seen', NULL, NULL, 0, 0, NULL, NULL",
+                "'pending', NULL, NULL, 0, 0, NULL, NULL",
+                "'pending', 'w', 'h', 90, 1, '[\"a\"]', 'no'",
+                "'dead', NULL, NULL, 90, 60, '[\"a\"]', 'never'",
+                "'handled', NULL, NULL, 0, 0, NULL, NULL",
+                "'handled', NULL, NULL, 0, 2, NULL, NULL",
+            ),
+            start=11,
+        )
+    ),
+)
+_ONE_QUEUE = [
+    ("inbox", 2, "", None, "pending", "r", "h", 90.0, 0, None, None),
+    ("inbox", 3, "", None, "pending", "", "", 70.0, 2, '["a"]', "it was late"),
+    ("inbox", 4, "", None, "dead", "", "", 0.0, 60, '["a"]', "it was never well"),
+    ("inbox", 5, "", None, "done", "", "", 0.0, 1, None, None),
+    ("inbox", 6, "", None, "done", "", "", 0.0, 3, None, None),
+    ("outbox", 12, "accepted/shop", 268435456, "pending", "", "", 0.0, 0, None, None),
+    ("outbox", 13, "accepted/shop", 268435456, "pending", "w", "h", 90.0, 1, '["a"]', "no"),
+    ("outbox", 14, "accepted/shop", 268435456, "dead", "", "", 90.0, 60, '["a"]', "never"),
+    ("outbox", 16, "accepted/shop", 268435456, "done", "", "", 0.0, 2, None, None),
+]
+_TRIGGER_BEFORE = """CREATE TRIGGER outbox_changed AFTER UPDATE OF state ON outbox BEGIN
+    INSERT INTO change (id, order_id, outbox, state, at, status) SELECT 1, NEW.id, '', NEW.state, 0, 'pending'; END"""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_what_waited_in_two_queues(database: str) -> None:
+    """It waits in one, with its lease, its rounds and who has finished; and so does what comes after that."""
+    with contextlib.ExitStack() as stack:
+        if database == "sqlite":
+            file = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)))
+            ask, place = file.execute, ""
+            _opening.migrate(file, new=True, steps=_opening.STEPS[:2])
+            ask(_TRIGGER_BEFORE)
+        else:
+            raw = stack.enter_context(psycopg.connect(postgres.new_database()))
+            there = PgConnection(raw)
+            ask, place = there.execute, "payments."
+            _schema.migrate(there, "payments", _schema.STEPS[:2])
+        for statement in _TWO_QUEUES:
+            ask(statement.replace("{s}", place), (b"", b"")[: statement.count("?")])
+        if database == "sqlite":
+            _opening.migrate(file)
+        else:
+            _schema.migrate(there, "payments")
+            ask("SET search_path TO payments")
+        columns = "queue, about, topic, order_id, status, owner, holder, due_at, tries, done, error"
+        found = ask(f"SELECT {columns} FROM delivery ORDER BY queue, about").fetchall()  # noqa: S608 - no value in it
+        assert _ONE_QUEUE == [tuple(row) for row in found]
+        told = ask("SELECT id, state, error FROM ipn_event WHERE state <> 'handled' OR error IS NOT NULL").fetchall()
+        assert [(5, "disputed", "another amount")] == [tuple(row) for row in told]
+        ask("UPDATE outbox SET state = 'accepted', updated_at = 7 WHERE request_id = 'shop-0'")
+        found = ask("SELECT topic, status FROM delivery WHERE about = 7000000").fetchall()
+        assert [("accepted/shop", "pending")] == [tuple(row) for row in found]
+
+
 @attrs.frozen
 class Before:
     """A journal as an older version has it.
@@ -352,12 +477,13 @@ class Before:
     older: Callable[[int], Journal]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=[(database, number) for database in ("sqlite", "postgres") for number in (1, 2, 3)])
 def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
-    """The tables of an older version, the seventh; a file is still open."""
-    if request.param == "sqlite":
+    """The tables of an older version, by default of one whose archived orders had their own; a file is still open."""
+    database, number = request.param
+    if database == "sqlite":
         path = tmp_path / "j.db"
-        _opening.make(path, remembers=False, steps=_opening.STEPS[:7])
+        _opening.make(path, remembers=False, steps=_opening.STEPS[:number])
         with contextlib.closing(_opening.open_writer(path, busy_timeout=5.0)) as file:
             yield Before(
                 file.execute,
@@ -369,7 +495,7 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
     with psycopg.connect(dsn, autocommit=True, options="-c search_path=payments") as raw:
         there = PgConnection(raw)
         there.execute("BEGIN")
-        _schema.migrate(there, "payments", _schema.STEPS[:7])
+        _schema.migrate(there, "payments", _schema.STEPS[:number])
         there.commit()
         yield Before(
             there.execute,
@@ -378,19 +504,76 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
         )
 
 
-async def test_a_journal_of_before_the_first_release(before: Before) -> None:
-    """It is not brought up to date, and stays as it is: you hear what to do with it."""
-    if isinstance(journal := before.opens(), PostgresJournal):
-        before.ask("UPDATE meta SET value = '5' WHERE key IN ('version', 'oldest')")
-    else:
-        before.ask("PRAGMA user_version = 5")
-    for tried in (journal.migration, journal.migrate):
-        with pytest.raises(JournalUnusable, match="of before the first release: finish what is open in it"):
-            await tried()
-    with pytest.raises(JournalUnusable):
-        await before.opens().__aenter__()
+async def test_archived_orders_of_a_version_that_had_a_table_for_them(before: Before, request: Any) -> None:
+    """They are known again as before, whichever way they come; a package of that version is kept out."""
+    version = request.node.callspec.params["before"][1]
+    identity = (IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id)
+    before.ask(
+        """INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at,
+        ready_at, archived) VALUES (1, ?, ?, ?, ?, 'e', 'u', 'ready', 1, 1, 4)""",
+        (BATCH, *identity),
+    )
+    before.ask(
+        "INSERT INTO archive (id, path, who, why, begun_at, ended_at, orders) VALUES (1, 'a.gz', 'A', 'w', 1, 1, 4)"
+    )
+    before.ask("INSERT INTO chunk (run, number, state, token) VALUES (1, 0, 'done', 1)")
+
+    def write(table: str, place: int, about: Order, state: str) -> None:
+        """An order, as the older version would have written it."""
+        body, amount = write_order(about), amount_text(about.amount)
+        values: dict[str, object] = {
+            "id": (1 << 28) + place, "request_id": about.request_id, "state": state, "attempt": 1, "amount": amount,
+            "body_sha256": body_digest(about.request_id, amount, body), "permitted_at": 5.0, "updated_at": 6.0,
+            "transaction_id": pack_transaction_id(transaction_id(place)),
+        }  # fmt: skip
+        values |= (
+            {"body": body} if table == "outbox" else {"about": without_members(body), "archive": 1, "sent_before": 0}
+        )
+        values |= {"request_key": plain_id(about.request_id)} if version > 1 else {}
+        marks = ", ".join("?" * len(values))
+        before.ask(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values()))  # noqa: S608
+
+    write("outbox", 0, order(0), "successful")
+    for place in (1, 2, 3):
+        write("archived", place, order(place), ("", "successful", "failed", "reversed")[place])
+    letters = attrs.evolve(order(0), request_id=order(0).request_id.upper())
+    write("archived", 4, letters, "successful")  # a version without keys took both
+    if isinstance(before.opens(), PostgresJournal):
+        write("outbox", 2, order(2), "unknown")  # put back from a backup of one table
+    sums = {"successful": (0, 1, 4), "failed": (2,), "reversed": (3,)}
+    for state, places in sums.items():
+        total = sum(order(0 if place == 4 else place).amount for place in places)
+        before.ask("INSERT INTO progress VALUES (1, ?, ?, ?)", (state, len(places), str(total)))
+    if isinstance(before.opens(), PostgresJournal):
+        await before.opens().migrate()
+    async with before.opens() as journal:
+        found = await journal.examine()
+        assert ((), 5) == (found.flaws, found.orders)
+        assert [order(0).request_id] == [entry.request_id async for entry in journal.entries()]
+        ids = [order(place).request_id for place in range(4)]
+        gone = await journal.archived_of(ids)
+        assert dict(zip(ids[1:], ("successful", "failed", "reversed"), strict=True)) == {
+            one: told.state for one, told in gone.items()
+        }
+        assert {("a.gz", "UGX", BATCH)} == {(one.archive.path, one.currency, one.batch_id) for one in gone.values()}
+        await journal.open_outbox("shop", IDENTITY)
+        for place in (1, 2, 3):
+            placed = await journal.put("shop", order(place), owner="worker", permits=True)
+            assert (False, None, gone[ids[place]].state) == (placed.is_new, placed.permit, placed.entry.state)
+        with pytest.raises(OrdersDiffer):
+            await journal.put("shop", letters)
+        await journal.open_run("again", IDENTITY)
+        with pytest.raises(OrdersArchived, match="ended long ago"):
+            await journal.load("again", [order(place) for place in (1, 2, 3)], owner="loader")
+        late = Evidence(signal=Signal.LOOKED_UP_REVERSED, source="list", transaction_id=transaction_id(1))
+        told = await journal.apply_evidence(late)
+        assert told is not None
+        assert (ids[1], State.REVERSED) == (told.request_id, told.state)
+    with pytest.raises(JournalTooNew):
+        await before.older(version).__aenter__()
 
 
+@pytest.mark.parametrize("before", [("sqlite", 7), ("postgres", 7)], indirect=True)
 async def test_orders_of_a_version_without_correlation_ids(before: Before) -> None:
     """They go on, and a worker of that version beside this one too: neither is in the other's way."""
     is_server = isinstance(before.opens(), PostgresJournal)
@@ -434,3 +617,75 @@ async def test_orders_of_a_version_without_correlation_ids(before: Before) -> No
         assert [(True,)] == [tuple(row) for row in may.fetchall()]
         before.ask("DROP OWNED BY lays_orders")
         before.ask("DROP ROLE lays_orders")
+
+
+_VERSION_5 = [("sqlite", 5), ("postgres", 5)]
+
+
+@pytest.mark.parametrize("before", _VERSION_5, indirect=True)
+async def test_runs_of_a_version_that_named_an_outbox_after_itself(before: Before) -> None:
+    """An outbox is one by its kind, a batch in it and one beside it are none, and all go on as they were."""
+    for number, (name, outbox) in enumerate((("shop", "shop"), ("file", "shop"), (BATCH, None)), start=1):
+        before.ask(
+            """INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at,
+            ready_at) VALUES (?, ?, ?, ?, ?, 'e', 'u', 'ready', 1, 1)""",
+            (number, name, IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id),
+        )
+        if outbox is not None:
+            if isinstance(before.opens(), SqliteJournal):
+                before.ask(_opening.WRITES_CHANGES)
+            before.ask("UPDATE run SET outbox = ? WHERE id = ?", (outbox, number))
+    if isinstance(before.opens(), PostgresJournal):
+        await before.opens().migrate()
+    async with before.opens() as journal:
+        runs = [(run.batch_id, run.is_outbox, run.outbox) for run in await journal.runs()]
+        assert [("shop", True, "shop"), ("file", False, "shop"), (BATCH, False, None)] == runs
+        await journal.open_outbox("shop", IDENTITY)
+        assert (await journal.put("shop", order(1))).is_new
+        with pytest.raises(OrdersDiffer, match="give the outbox another name"):
+            await journal.open_outbox("file", IDENTITY)
+    with pytest.raises(JournalTooNew):
+        await before.older(5).__aenter__()
+
+
+@pytest.mark.parametrize("before", _VERSION_5, indirect=True)
+async def test_an_order_that_was_due_at_a_moment_that_never_comes(before: Before) -> None:
+    """It is held back as before, and its chunk is found to be done; put again it is sent, and so is its neighbour."""
+    before.ask(
+        """INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at,
+        ready_at) VALUES (1, 'shop', ?, ?, ?, 'e', 'u', 'ready', 1, 1)""",
+        (IDENTITY.base_address, IDENTITY.key_fingerprint, IDENTITY.user_id),
+    )
+    if is_file := isinstance(before.opens(), SqliteJournal):
+        before.ask(_opening.WRITES_CHANGES)
+    before.ask("UPDATE run SET outbox = 'shop'")
+    for place, moment in ((0, 1e15), (1, 0.0), (500, 1e15)):
+        about = order(place)
+        body, amount = write_order(about), amount_text(about.amount)
+        before.ask(
+            """INSERT INTO outbox (id, request_id, request_key, state, attempt, amount, body, body_sha256, permitted_at,
+            updated_at, not_before, conflict) VALUES (?, ?, ?, 'planned', 1, ?, ?, ?, 5, 6, ?, 'it cannot be sent')""",
+            (
+                *((1 << 28) + place, about.request_id, plain_id(about.request_id), amount, body),
+                *(body_digest(about.request_id, amount, body), moment),
+            ),
+        )
+    total = sum(order(place).amount for place in (0, 1, 500))
+    before.ask("INSERT INTO progress VALUES (1, 'planned', 3, ?)", (str(total),))
+    for number, due_at in enumerate((0.0, 1e15)):
+        before.ask("INSERT INTO chunk (run, number, due_at) VALUES (1, ?, ?)", (number, due_at))
+    if not is_file:
+        await before.opens().migrate()
+    async with before.opens() as journal:
+        await journal.lift_quarantine("shop", who="Ann", why="it is here")
+        chunk = await journal.claim_chunk("shop", "worker")
+        assert chunk is not None
+        assert [order(1).request_id] == [one.request_id for one in chunk.orders]
+        assert await journal.claim_chunk("shop", "another") is None
+        assert (0, 1, 1) == ((found := await journal.chunks("shop")).open, found.leased, found.done)
+        placed = await journal.put("shop", order(500), owner="another", permits=True)
+        assert (False, State.PLANNED) == (placed.is_new, placed.entry.state)
+        chunk = await journal.claim_chunk("shop", "another")
+        assert chunk is not None
+        assert [(order(500).request_id, 0.0)] == [(one.request_id, one.not_before) for one in chunk.orders]
+        assert () == (await journal.examine()).flaws

@@ -1,6 +1,6 @@
 """The tables of a journal, in SQLite's words; PostgreSQL's are derived from them."""
 
-from payments_async.journal._statements._entries import BATCH, IS_HELD, IS_HERE, IS_UNSETTLED
+from payments_async.journal._statements._entries import BATCH, IS_HELD, IS_HERE, IS_UNSETTLED, OUTBOX
 
 _MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 
@@ -154,13 +154,12 @@ TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 
-# Ids that differ in letters alone are one: each is known by its key (`plain_id`). Of notifications and
-# sightings the key alone is looked for.
+# Ids that differ in letters alone are one: each is known by its key (`plain_id`), which `write_keys` fills in. Of
+# notifications and sightings the key alone is looked for.
 KEYED = (
     *(f"ALTER TABLE {table} ADD COLUMN request_key TEXT NOT NULL DEFAULT ''" for table in ("outbox", "archived")),
     *(f"ALTER TABLE {table} RENAME COLUMN request_id TO request_key" for table in ("ipn_event", "sighting")),
     *(f"DROP INDEX {table}_{what}" for table in ("outbox", "archived") for what in ("request", "mixed")),
-    *(f"CREATE UNIQUE INDEX {table}_request ON {table}(request_key)" for table in ("outbox", "archived")),
 )
 
 # What waits for handlers, in one queue: notifications (`inbox`) and changes of orders (`outbox`). Most rows are written
@@ -172,6 +171,20 @@ QUEUED = (
         status TEXT NOT NULL DEFAULT 'pending', owner TEXT NOT NULL DEFAULT '', holder TEXT NOT NULL DEFAULT '',
         due_at REAL NOT NULL DEFAULT 0, span REAL NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
         done TEXT, error TEXT, PRIMARY KEY (queue, about)) STRICT, WITHOUT ROWID""",
+    """INSERT INTO delivery (queue, about, status, owner, holder, due_at, tries, done, error)
+        SELECT 'inbox', e.id,
+        CASE WHEN p.event_id IS NOT NULL THEN 'pending' WHEN e.state = 'dead' THEN 'dead' ELSE 'done' END,
+        coalesce(p.owner, ''), coalesce(p.holder, ''), coalesce(p.due_at, 0), e.tries, e.done,
+        CASE WHEN e.state <> 'disputed' THEN e.error END
+        FROM ipn_event e LEFT JOIN ipn_pending p ON p.event_id = e.id
+        WHERE p.event_id IS NOT NULL OR e.state = 'dead' OR e.tries > 0""",
+    """INSERT INTO delivery (queue, about, topic, order_id, status, owner, holder, due_at, tries, done, error)
+        SELECT 'outbox', c.id, c.state || '/' || c.outbox, c.order_id,
+        CASE WHEN c.status IN ('pending', 'dead') THEN c.status ELSE 'done' END,
+        coalesce(c.owner, ''), coalesce(c.holder, ''), c.due_at, c.tries, c.done, c.error
+        FROM change c WHERE c.status IN ('pending', 'dead') OR c.tries > 0""",
+    """UPDATE ipn_event SET error = CASE WHEN state = 'disputed' THEN error END,
+        state = CASE WHEN state = 'disputed' THEN state ELSE 'handled' END WHERE state = 'dead' OR error IS NOT NULL""",
     "CREATE INDEX delivery_due ON delivery(queue, topic, due_at) WHERE status = 'pending'",
     "CREATE INDEX delivery_dead ON delivery(queue, about) WHERE status = 'dead'",
     # keeps its order from leaving
@@ -186,8 +199,17 @@ QUEUED = (
 )
 
 # An archived order keeps its row: ``archive`` is the number of its file, ``body`` the beginning, without any name.
+# Where a partial backup put the order back as well, the archived one counts: it has ended. Of two orders whose ids have
+# one key the one that is here keeps it; the other gets a key of its own, as in ``write_keys``.
 IN_PLACE = (
     "ALTER TABLE outbox ADD COLUMN archive INTEGER",
+    """DELETE FROM outbox WHERE id IN (SELECT a.id FROM archived a
+        JOIN outbox o ON o.id = a.id AND o.request_key = a.request_key)""",
+    """INSERT INTO outbox (id, request_id, request_key, state, attempt, sent_before, amount, body, body_sha256,
+        transaction_id, permitted_at, updated_at, archive)
+        SELECT id, request_id, CASE WHEN EXISTS (SELECT 1 FROM outbox o WHERE o.request_key = a.request_key)
+        THEN request_id || '\n' || id ELSE request_key END, state, attempt, sent_before, amount, about, body_sha256,
+        transaction_id, permitted_at, updated_at, archive FROM archived a""",
     "DROP TABLE archived",
     "DROP INDEX outbox_rejected",
     "DROP INDEX outbox_failed",
@@ -218,7 +240,10 @@ TRACED = (
 # sent as it is was due at a moment that never comes.
 SPELT_OUT = (
     f"ALTER TABLE run ADD COLUMN kind TEXT NOT NULL DEFAULT '{BATCH}'",
+    f"UPDATE run SET kind = '{OUTBOX}' WHERE outbox = batch_id",  # noqa: S608 - no value in it
     "ALTER TABLE outbox ADD COLUMN held_at REAL",
+    "UPDATE outbox SET held_at = updated_at, not_before = 0 WHERE not_before = 1e15",
+    "UPDATE chunk SET due_at = 0 WHERE due_at = 1e15",  # whoever claims it finds that it is done
     f"CREATE INDEX outbox_held ON outbox(id) WHERE {IS_HELD}",
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
+from payments_async.journal._engine._request_keys import SINCE, write_keys
 from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES, TRACED
 from payments_async.journal._faults import JournalCorrupt, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
@@ -177,7 +178,6 @@ _BOUND = """
 ALTER TABLE {s}.holder ADD COLUMN lock {t};
 ALTER TABLE {s}.tray ADD COLUMN request_key {t} NOT NULL DEFAULT '';
 ALTER TABLE {s}.tray DROP CONSTRAINT tray_request_id_key;
-CREATE UNIQUE INDEX tray_request ON {s}.tray(request_key);
 CREATE FUNCTION {s}.next_id(place regclass, OUT number bigint) LANGUAGE plpgsql AS
     $$BEGIN
     IF place = to_regclass('ipn_event') THEN  -- for each notification, and a sixth of the time
@@ -555,8 +555,12 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
     todo = migration(version_of(connection, schema), steps_for(schema, steps))
     if todo.before == 0 and not _exists(connection, schema):  # who may not make one may use one that is there
         connection.script(f"CREATE SCHEMA {quoted(schema)}")
-    for statement in todo.statements:
-        connection.script(statement)
+    for number, step in enumerate(steps_for(schema, steps)[todo.before :], todo.before + 1):
+        for statement in step.statements:
+            connection.script(statement)
+        if number == SINCE:
+            tables = ("outbox", "archived", "tray")
+            write_keys(connection, tables=tables, is_new=not todo.before, prefix=f"{quoted(schema)}.")
     if todo.steps:
         connection.executemany(
             f"""INSERT INTO {quoted(schema)}.meta (key, value) VALUES (?, ?)

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 
+from payments_async.journal._engine._request_keys import SINCE, write_keys
 from payments_async.journal._engine._tables import IN_PLACE, KEYED, LEASED, QUEUED, SOURCED, SPELT_OUT, TABLES, TRACED
 from payments_async.journal._faults import (
     JournalCorrupt,
@@ -82,6 +83,10 @@ WRITES_CHANGES = f"""CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF
 
 _BOUND = (
     *KEYED,
+    # since when every change is there: what was forgotten before is not known
+    """INSERT INTO meta (key, value) SELECT 'changes_since', CAST(coalesce(
+        (SELECT min(at) FROM change WHERE status IN ('seen', 'handled')), CAST(strftime('%s', 'now') AS REAL)) AS TEXT)
+        WHERE EXISTS (SELECT 1 FROM run)""",
     "CREATE INDEX IF NOT EXISTS outbox_failed ON outbox(state) WHERE state = 'failed'",
 )
 
@@ -331,8 +336,7 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
     connection.execute("BEGIN IMMEDIATE")
     try:
         todo = migration(version_in(connection), steps)  # asked again: another process may have been quicker
-        for statement in todo.statements:
-            connection.execute(statement)
+        _make_steps(connection, todo, steps)
         if todo.steps and connection.execute("SELECT 1 FROM run WHERE outbox IS NOT NULL LIMIT 1").fetchone():
             connection.execute(WRITES_CHANGES)
         if todo.steps:
@@ -345,6 +349,15 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     return todo
+
+
+def _make_steps(connection: sqlite3.Connection, todo: Migration, steps: Sequence[Step]) -> None:
+    """Make the steps that are left, one after the other."""
+    for number, step in enumerate(steps[todo.before :], todo.before + 1):
+        for statement in step.statements:
+            connection.execute(statement)
+        if number == SINCE:
+            write_keys(connection, tables=("outbox", "archived"), is_new=not todo.before)
 
 
 def version_in(connection: sqlite3.Connection) -> Version:
