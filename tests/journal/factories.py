@@ -15,6 +15,7 @@ from payments_async._wire.events import TransactionEvent, TransactionFailed, Tra
 from payments_async._wire.orders import Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.journal import (
     ApprovalRule,
+    ApproverKey,
     Entry,
     Happening,
     Journal,
@@ -23,6 +24,8 @@ from payments_async.journal import (
     Proposal,
     RunIdentity,
     Signature,
+    approval_request,
+    read_request,
 )
 from payments_async.journal.contract import Chunk, Outcome, Permit, RawNotification
 
@@ -97,7 +100,7 @@ async def final_event(journal: Journal, request_id: str) -> TransactionEvent | N
 
 
 async def approve(journal: Journal) -> None:
-    """A plan is proposed, approved by somebody else, and both take that back; what its file says is noted."""
+    """A plan is proposed, and approved by two others, one of them far away; two take that back."""
     maker, checker = Signature(who="Ann"), Signature(who="Ben")
     await journal.require_approvals(ApprovalRule(needed=0, why="nobody else is there", by=maker))
     await journal.propose(
@@ -105,6 +108,13 @@ async def approve(journal: Journal) -> None:
     )
     await journal.approve("a" * 64, by=checker, note="seen")
     await journal.withdraw_approval("a" * 64, by=checker)
+    key = ApproverKey(name="Dan", private_key="1" * 64)
+    await journal.register_approver(key.name, key.public_key, by=checker, why="he is on a journey")
+    for asked in await journal.proposals("a" * 64):
+        if asked.withdrawn is None:
+            answer = key.sign(read_request(approval_request(asked)), by=Signature(who=key.name), note="seen")
+            await journal.approve_signed(answer)
+    await journal.withdraw_approver(key.name, by=checker, why="he is back")
     await journal.withdraw_proposal("a" * 64, by=maker)
     await journal.note_particulars([(order(0).request_id, Particulars(file_row=2))])
 
