@@ -212,3 +212,21 @@ async def test_orders_stay_in_the_thread_they_come_from(journal: Journal, is_beg
     await journal.open_run(BATCH, IDENTITY)
     assert 3 == (await journal.load(BATCH, iter(told) if is_begun else told, owner="one")).total
     assert [threading.get_ident()] * 3 == readers
+
+
+async def test_an_order_that_the_session_has_sent_since_its_load_broke_off(journal: Journal) -> None:
+    """The load that goes on is told so, and writes it down: no process sends it once more."""
+
+    async def sent(one: Order) -> Evidence | None:
+        if one.request_id != order(0).request_id:
+            return None
+        return Evidence(signal=Signal.ACCEPTED, source="session", request_id=one.request_id, amount=one.amount)
+
+    await journal.open_run(BATCH, IDENTITY)
+    with pytest.raises(ConnectionResetError):
+        await journal.load(BATCH, breaks_off(1001), owner="one")
+    await journal.load(BATCH, [*orders(1001), order(0)], owner="one", sent=sent)
+    assert State.ACCEPTED is (await journal.entry(order(0).request_id)).state
+    assert 1000 == (await journal.progress(BATCH)).counts[State.PLANNED]
+    await journal.load(BATCH, orders(1001), owner="one", sent=sent)
+    await journal.check()

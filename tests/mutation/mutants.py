@@ -986,8 +986,15 @@ MUTANTS = (
         "load-forgets-what-the-session-sent",
         LOADING,
         "what the session has sent by itself is written down as sent, of a batch too",
-        "if new.request_id in sent and",
-        "if False and",
+        "for request_id, ended in {} if load.ready else sent.items():",
+        "for request_id, ended in dict[str, Evidence]().items():",
+    ),
+    Mutant(
+        "load-forgets-what-was-sent-after-it-broke-off",
+        LOADING,
+        "an order that a load left behind, and the session has sent since, is written down as sent",
+        "            numbers[request_id] = known.order_id\n",
+        "            sent = {one: ended for one, ended in sent.items() if one != request_id}\n",
     ),
     Mutant(
         "put-forgets-what-the-session-sent",

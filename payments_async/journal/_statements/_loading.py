@@ -199,6 +199,7 @@ def add(commit: Commit, load: Load, orders: Sequence[Order], sent: Mapping[str, 
     """
     _renew_lease(commit, load)
     fresh: dict[str, _Prepared] = {}
+    numbers: dict[str, int] = {}
     held = _held(commit, [order.request_id for order in orders])
     _check_not_archived(commit, orders, held)
     for order in orders:
@@ -209,6 +210,7 @@ def add(commit: Commit, load: Load, orders: Sequence[Order], sent: Mapping[str, 
         if (known := held.get(key)) is not None:
             _compare(commit, load, known, prepared)
             load.repeated += load.see(known.order_id)
+            numbers[request_id] = known.order_id
         elif key in fresh:
             _check_same(fresh[key], prepared)
             load.repeated += 1
@@ -216,9 +218,12 @@ def add(commit: Commit, load: Load, orders: Sequence[Order], sent: Mapping[str, 
             fresh[key] = prepared
     first = load.next_id
     _insert(commit, load, fresh)
-    for place, new in enumerate(fresh.values()):
-        if new.request_id in sent and (row := row_by_id(commit, first + place)) is not None:
-            note_sent(commit, row, sent[new.request_id])
+    numbers |= {new.request_id: first + place for place, new in enumerate(fresh.values())}
+    for request_id, ended in {} if load.ready else sent.items():
+        # one that a load which broke off has left behind may have been sent since
+        row = row_by_id(commit, numbers[request_id])
+        if row is not None and row.state is State.PLANNED:
+            note_sent(commit, row, ended)
 
 
 def drop_unseen(commit: Commit, load: Load, after: int) -> int | None:
