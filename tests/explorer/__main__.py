@@ -14,6 +14,7 @@ import argparse
 import logging
 import sys
 
+from explorer import desks
 from explorer.plans import BY_NAME, DEFAULT, LARGE
 from explorer.searches import search
 
@@ -29,6 +30,10 @@ def main() -> int:
     plans = [BY_NAME[name] for name in chosen.names]
     plans = plans or [*DEFAULT, *(LARGE if chosen.large else ())]
     is_wrong = False
+    for make in () if chosen.names else desks.desks():
+        said = desks.search(make())
+        is_wrong |= bool(said.wrong)
+        print(said, flush=True)
     for plan in plans:
         report = search(plan, most=chosen.most)
         is_wrong |= bool(report.wrong)

@@ -120,18 +120,24 @@ class MemoryWriter(Writer):
 
 
 class MemoryJournal(Journal):
-    """The engine of every journal; whose process asks, and when, is said by ``moment``."""
+    """The engine of every journal; whose process asks, and when, is said by ``moment``.
 
-    def __init__(self) -> None:
+    Args:
+        whole: An image is of every table but ``change``, not of ``TABLES`` alone.
+    """
+
+    def __init__(self, *, whole: bool = False) -> None:
         self.moment = Moment()
         super().__init__(partial(MemoryDatabase, self.moment))
         self.connection: sqlite3.Connection = self._database.connection  # type: ignore[attr-defined]
         self._writer = MemoryWriter(self._database)
         self._writer.leased = lambda *lease: self.moment.leases.append(lease)
         self._held: Image = ()
-        self._selects = [f"SELECT * FROM {table}" for table in TABLES]
+        found = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'change'")
+        self._tables = tuple(name for (name,) in found if not name.startswith("sqlite_")) if whole else TABLES
+        self._selects = [f"SELECT * FROM {table}" for table in self._tables]
         self._inserts = []
-        for table in TABLES:
+        for table in self._tables:
             width = len(self.connection.execute(f"SELECT * FROM {table}").description)
             self._inserts.append(f"INSERT INTO {table} VALUES ({', '.join('?' * width)})")
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -168,7 +174,7 @@ class MemoryJournal(Journal):
         execute("DELETE FROM change")
         for place, rows in enumerate(image):
             if not held or held[place] is not rows:
-                execute(f"DELETE FROM {TABLES[place]}")
+                execute(f"DELETE FROM {self._tables[place]}")
                 if rows:
                     self.connection.executemany(self._inserts[place], rows)
         execute("COMMIT")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from explorer import desks
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, LONG, TINY
 from explorer.searches import search
@@ -45,6 +46,14 @@ def test_every_state_of_a_small_world(plan: Plan) -> None:
     """Each order is carried out once at most, nothing is forgotten, and from every state all of it ends."""
     report = search(plan)
     assert ("", True) == (report.wrong, report.is_whole), str(report)
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, marks=pytest.mark.slow) for make in desks.desks()])
+def test_every_state_of_a_desk(make: Callable[[], desks.Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too few never approve, a load that is answered is stored, and no word sends again what may have arrived."""
+    monkeypatch.setattr("payments_async.journal._statements._loading._BLOCK", 1)
+    report = desks.search(make())
+    assert ("", ()) == (report.wrong, report.history), str(report)
 
 
 def test_a_rule_that_is_broken_is_told_with_its_history(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,12 +240,14 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.EXCHANGE: _EXCHANGE,
     mutants.POSTGRES: _EXCHANGE,
 }
+# What persons and files do: the explorer asks its desks about these, and its other worlds about the rest.
+DESKS = frozenset({mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING})
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
     "explorer": frozenset(_OF) - {
         *(mutants.PERMITS, mutants.RECORDS, mutants.STATES, mutants.WEIGHING, mutants.EVIDENCE, mutants.PUTS),
         *(mutants.ENTRIES, mutants.HISTORY, mutants.NOTIFICATIONS, mutants.QUARANTINE, mutants.RECONCILE),
-        *(mutants.SCANS, mutants.TARGETS, mutants.ABSENCES, mutants.IDS, mutants.DEADLINES),
+        *(mutants.SCANS, mutants.TARGETS, mutants.ABSENCES, mutants.IDS, *DESKS),
     },
     "simulation": frozenset({mutants.TRAY}),
 }  # fmt: skip
