@@ -11,8 +11,8 @@ from bulk.files import MTN, csv_text, edit_workbook, row, write_csv, write_workb
 from nested import for_read
 
 from payments_async import PaymentsSession
-from payments_async.bulk import Batch, Guess, plan, read_batch
-from payments_async.bulk._file._operators import item_for, operator_named_by, operator_of
+from payments_async.bulk import Batch, Guess, guess_item, plan, read_batch
+from payments_async.bulk._file._operators import operator_named_by, operator_of
 
 AIRTEL = "AIRTELMOBILEMONEYPAYOUTUG_AIRTELMOBILEMONEYPAYOUTUG"
 SIMPLE = {"request_id": "1", "kind": "mobile_money", "amount": "150000", "name": "Amber", "phone_number": "0772000001"}
@@ -275,7 +275,8 @@ def test_operators_follow_from_the_longest_prefix() -> None:
     numbers = ["+256772000017", "256 752-000017", "+256724100000", "+256724000000", "+256414000017", "+254722000000"]
     assert ["MTN", "Airtel", "MTN", "Hamilton Telecom", None, None] == [operator_of(number) for number in numbers]
     assert ["MTN", "Airtel", None] == [operator_named_by(item) for item in (MTN, AIRTEL, "BANKTRANSFERUG_X")]
-    assert (MTN, None) == (item_for("MTN", "mobile_money"), item_for("Airtel", "airtime"))
+    assert ("MTN", MTN) == guess_item("mobile_money", numbers[0])
+    assert ("Airtel", None) == guess_item("airtime", "+256752000017")
 
 
 @pytest.fixture
