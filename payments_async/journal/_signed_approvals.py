@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _KIND = "payments-async approval 1"  # is signed too: no signature of another purpose counts
 _MOST = 10_000_000  # bytes of a request or an answer
+_DIGITS, _FAR = 100, 1e11  # of a sum; seconds since 1970, some thousands of years
 _NO_LIBRARY = "signed approvals need the extra: pip install 'payments-async[signing]'"
 
 
@@ -228,6 +229,10 @@ def _proposal(request: _Request) -> Proposal:
         amount = Decimal(request.amount)
     except InvalidOperation as error:
         raise ValueError("amount: a number") from error
+    if not amount.is_finite() or amount.is_signed() or abs(amount.adjusted()) > _DIGITS:
+        raise ValueError(f"amount: a sum of at most {_DIGITS} digits")  # to write out another one takes all memory
+    if request.orders < 0 or not 0 <= request.proposed_at < _FAR:
+        raise ValueError("orders, proposed_at: a count, and seconds since 1970")
     return Proposal(
         digest=request.digest,
         batch_id=request.batch_id,

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,11 @@ def company(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Compan
 def words_of(name: str) -> str:
     """All of a file; nothing where there is none."""
     return Path(name).read_text(encoding="utf-8") if Path(name).exists() else ""
+
+
+def write_words(name: str, words: str) -> None:
+    """Have a file hold other words."""
+    Path(name).write_text(words, encoding="utf-8")
 
 
 def change(name: str, old: str, new: str) -> None:
@@ -156,6 +162,41 @@ async def test_an_answer_that_was_taken_back(company: Company, sandbox: Sandbox)
     back = await company.run("bulk", "approve", digest, "--who", "B. Head", "--withdraw", "--yes", *IN)
     assert 0 == back.status, back.said
     await refused(company, sandbox, digest, "was taken back; it takes a new one")
+
+
+async def test_an_answer_signed_before_another_one_was_taken_back(company: Company, sandbox: Sandbox) -> None:
+    """She signed twice; what she took back after both counts by neither."""
+    digest = await company.signed()
+    assert 0 == (await company.sign("asked.json", "--yes", "--answer", "second.json")).status
+    assert 0 == (await company.run(*FROM)).status
+    back = await company.run("bulk", "approve", digest, "--who", "B. Head", "--withdraw", "--yes", *IN)
+    assert 0 == back.status, back.said
+    write_words(ANSWER, words_of("second.json"))
+    await refused(company, sandbox, digest, "was taken back; it takes a new one")
+
+
+async def test_one_key_for_two_names(company: Company) -> None:
+    """It would approve as two persons, also after the first name was withdrawn."""
+    assert 0 == (await company.run(*PLAN)).status
+    assert 0 == (await company.register()).status
+    key = json.loads((await company.sign("--json")).out)["public_key"]
+    second = ("bulk", "approver", "D. Deputy", key, "--who", "C. Board", "--why", "he told me", *IN, "--yes")
+    for _ in range(2):
+        ran = await company.run(*second)
+        assert (2, True) == (ran.status, "was registered for B. Head" in ran.said), ran.said
+        await company.run("bulk", "approver", "B. Head", "--withdraw", "--who", "C. Board", "--why", "left", *IN)
+
+
+async def test_a_request_whose_sum_is_no_sum(company: Company) -> None:
+    """One that would take all memory to be written out, and those that are no amount, are refused."""
+    await company.proposed()
+    words = words_of("asked.json")
+    for amount in ("1e9999999999", "1e-300000000", "NaN", "-10000"):
+        write_words("asked.json", words.replace('"amount":"10000"', f'"amount":"{amount}"'))
+        ran = await company.sign("asked.json", "--yes")
+        assert (2, True) == (ran.status, "amount: a sum of at most" in ran.said), ran.said
+    write_words("asked.json", re.sub('"proposed_at":[^,}]+', '"proposed_at":1e308', words))
+    assert "proposed_at: a count" in (await company.sign("asked.json", "--yes")).said
 
 
 async def test_a_key_that_the_journal_does_not_count(company: Company, sandbox: Sandbox) -> None:

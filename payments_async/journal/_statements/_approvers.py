@@ -33,6 +33,9 @@ def register(
     known = _named(commit, name)
     if known is not None and known.public_key == made.public_key:
         return known
+    for other in _all_registered(commit):
+        if other.public_key == made.public_key and not _is_named(other, name):
+            raise NotApproved(f"this key was registered for {other.name}: each person signs with a key of their own")
     decision = decision_proposal(
         f"count approvals signed by {name} with the key {made.fingerprint} ({why})",
         ["approver", name, made.public_key, str(_last(commit))],
@@ -57,19 +60,33 @@ def withdraw(commit: Commit, name: str, by: Signature, why: str) -> bool:
 
 def approvers(connection: Connection | Commit) -> Sequence[Approver]:
     """The persons whose signed approvals count, in the sequence in which they were registered."""
+    standing: list[Approver] = []
+    for one, is_registered in _decisions(connection):
+        standing = [before for before in standing if not _is_named(before, one.name)]
+        if is_registered:
+            standing.append(one)
+    return standing
+
+
+def _all_registered(commit: Commit) -> Sequence[Approver]:
+    """Those too whose keys count no more: what they approved may stand."""
+    return [one for one, is_registered in _decisions(commit) if is_registered]
+
+
+def _decisions(connection: Connection | Commit) -> Sequence[tuple[Approver, bool]]:
+    """Each decision about an approver, oldest first, and whether it registered them."""
     found = connection.execute(
         """SELECT kind, who, why, at, evidence FROM resolution WHERE order_id IS NULL AND run IS NULL
         AND kind IN (?, ?) ORDER BY id""",
         (_REGISTERED, _WITHDRAWN),
     ).fetchall()
-    standing: list[Approver] = []
+    decisions: list[tuple[Approver, bool]] = []
     for kind, who, why, at, evidence in found:
         kept = json.loads(evidence)
-        standing = [one for one in standing if not _is_named(one, kept["name"])]
-        if kind == _REGISTERED:
-            by = Signature(who=who, login=kept["login"], machine=kept["machine"], at=at)
-            standing.append(Approver(name=kept["name"], public_key=kept["public_key"], by=by, why=why))
-    return standing
+        by = Signature(who=who, login=kept.get("login", ""), machine=kept.get("machine", ""), at=at)
+        one = Approver(name=kept["name"], public_key=kept.get("public_key", ""), by=by, why=why)
+        decisions.append((one, kind == _REGISTERED))
+    return decisions
 
 
 def approve(commit: Commit, answer: SignedApproval, remembered: Sequence[ApprovalRule] = ()) -> Approval:
@@ -94,7 +111,10 @@ def approve(commit: Commit, answer: SignedApproval, remembered: Sequence[Approva
             )
     mark = f"answer {answer.reference}"
     for one in _approvals.approvals(commit, digest):
-        if mark in one.note and one.withdrawn is not None:
+        if one.withdrawn is None or not _is_named(known, one.by.who):
+            continue
+        took_it_back = _is_named(known, one.withdrawn.who)  # ... herself, and not the maker with the proposal
+        if mark in one.note or (took_it_back and answer.by.at <= one.withdrawn.at):
             raise NotApproved(f"this answer of {answer.by.who} was taken back; it takes a new one")
     note = f"{answer.note} [signed with the key {known.fingerprint}, {mark}]".strip()
     by = attrs.evolve(answer.by, who=known.name)
