@@ -26,7 +26,7 @@ from psycopg.waiting import Ready, Wait
 from simulation.threads import executed
 
 from payments_async.journal._postgres import _attendant, _connection
-from payments_async.journal._postgres._attendant import Attendant
+from payments_async.journal._postgres._attendant import JournalListener
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.processes import CURRENT, Process
@@ -156,19 +156,19 @@ class Server:
         loop.threads = executed
         impatient: Any = _connection._Impatient
         connections: Any = PgConnection
-        attendants: Any = Attendant
-        connect, hear = impatient.connect.__func__, attendants._hear
+        listeners: Any = JournalListener
+        connect, hear = impatient.connect.__func__, listeners._hear
 
         def connected(cls: type[Any], *args: Any, **options: Any) -> Any:
             self.reach()
             return self.welcome(connect(cls, *args, **options))
 
-        def heard(attendant: Any, connection: Any) -> None:
-            self.flush(attendant, connection.raw.simulated)
-            hear(attendant, connection)
+        def heard(listener: Any, connection: Any) -> None:
+            self.flush(listener, connection.raw.simulated)
+            hear(listener, connection)
 
-        def waited(attendant: Any, sockets: list[int], seconds: float) -> bool:
-            return self.wait_for_notice(attendant, sockets, seconds)
+        def waited(listener: Any, sockets: list[int], seconds: float) -> bool:
+            return self.wait_for_notice(listener, sockets, seconds)
 
         vars(time)["sleep"] = _sleep
         vars(_attendant)["threading"] = SimpleNamespace(Thread=SimulatedThread)
@@ -177,9 +177,10 @@ class Server:
         impatient.close = lambda raw: self.end(raw.simulated)
         for name in ("execute", "script", "exchange"):
             setattr(connections, name, _told(getattr(connections, name)))
-        attendants._wait = waited
-        attendants._wake = lambda attendant: attendant._thread.wake()
-        attendants._hear = heard
+        listeners._wait = waited
+        listeners.wake = lambda listener: listener._thread.wake()
+        vars(_attendant)["sharing"] = CURRENT.get
+        listeners._hear = heard
 
     @property
     def dsn(self) -> str:
@@ -241,8 +242,8 @@ class Server:
         self.sessions.pop(session, None)
         self._really(lambda: self._monitor.execute(_LIVES, (session.pid,)).fetchone() is None, session.text)
         self._wake(session)
-        if attendant := self._listening.pop(session, None):
-            _tell(attendant)
+        if listener := self._listening.pop(session, None):
+            _tell(listener)
         self._settle()
 
     # statements
@@ -402,29 +403,34 @@ class Server:
 
     # notices
 
-    def flush(self, attendant: Any, session: Session) -> None:
+    def flush(self, listener: Any, session: Session) -> None:
         """Let whatever was committed before arrive where this session listens: an exchange of nothing does so."""
-        self._listening[session] = attendant
-        attendant.has_notice = False
+        self._listening[session] = listener
+        listener.has_notice = False
         if not session.is_gone:
             session.raw.pgconn.send_query(b"")
             self._drive(session, generators.execute(session.raw.pgconn))
 
-    def wait_for_notice(self, attendant: Any, sockets: list[int], seconds: float) -> bool:
-        """In place of ``Attendant._wait``."""
+    def wait_for_notice(self, listener: Any, sockets: list[int], seconds: float) -> bool:
+        """In place of ``JournalListener._wait``."""
         thread = running()
         assert thread is not None
 
         def is_told() -> bool:
-            return bool(sockets) and attendant.has_notice
+            return bool(sockets) and listener.has_notice
 
-        thread.wait(seconds, lambda: is_told() or attendant._is_ending or bool(attendant._forgotten))
+        def is_due() -> bool:
+            attendants = listener._attendants
+            is_new = any(one not in listener._held for one in attendants)
+            return not attendants or listener._leaving or is_new or any(one.forgotten for one in listener._shown)
+
+        thread.wait(seconds, lambda: is_told() or is_due())
         return is_told()
 
     def _announce(self) -> None:
         """A commit was made: listeners hear of it in a moment."""
-        for attendant in self._listening.values():
-            self.after(self.loop.chance.random() * self.trouble.notice, partial(_tell, attendant))
+        for listener in self._listening.values():
+            self.after(self.loop.chance.random() * self.trouble.notice, partial(_tell, listener))
 
     # the whole server
 
@@ -519,10 +525,10 @@ class _Death:
             self.server.bury(self._owner)
 
 
-def _tell(attendant: Any) -> None:
+def _tell(listener: Any) -> None:
     """There is something to be read for it."""
-    attendant.has_notice = True
-    attendant._thread.wake()
+    listener.has_notice = True
+    listener._thread.wake()
 
 
 def _short(text: str) -> str:

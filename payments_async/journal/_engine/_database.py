@@ -69,6 +69,9 @@ class JournalDatabase(Database, Protocol):
     def open_reader(self) -> Connection:
         """A connection that only reads; each of its transactions sees one moment."""
 
+    def give_back(self, reader: Connection, /) -> bool:
+        """Called after each read: whether the reader is another journal's from now on, and not to be used any more."""
+
     def is_lost(self, connection: Connection, /) -> bool:
         """Whether a connection is of no use any more, or closed: nothing of what it had not committed was done."""
 
@@ -77,6 +80,9 @@ class JournalDatabase(Database, Protocol):
 
     def close(self) -> None:
         """Let go of everything else, in the event loop's thread."""
+
+    def wait_for_end(self) -> None:
+        """Called in a thread after ``close``: wait for whatever still ends."""
 
     def now(self) -> float:
         """Unix seconds by the database's clock, as far as is known without asking it."""

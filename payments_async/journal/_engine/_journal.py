@@ -315,6 +315,7 @@ class Journal:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+        self._database.wait_for_end()
 
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         """Have something finished before the inbox closes; what is returned takes that back."""
@@ -1766,7 +1767,11 @@ class Journal:
     def _read_once(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
         if self._reader is None:
             self._reader = self._database.open_reader()
-        return read(self._reader, *arguments)
+        try:
+            return read(self._reader, *arguments)
+        finally:
+            if self._database.give_back(self._reader):
+                self._reader = None
 
 
 def _withdraw(commit: Commit, request: _permits.PermitRequest | _puts.PutRequest, why: str) -> None:

@@ -1,4 +1,7 @@
-"""The attendant of an open journal: shows the others that it lives, sees which of them died, and hears of commits."""
+"""The attendant of an open journal: shows the others that it lives, sees which of them died, and hears of commits.
+
+The attendants of a process share one session of the server and one thread, the listener.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from weakref import WeakSet
+from threading import Lock
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg.pq import PGnotify
 
-from payments_async.journal._faults import JournalError
+from payments_async.journal._faults import JournalError, JournalUnavailable
 from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection
 from payments_async.journal._postgres._schema import TRAY, quoted
 
@@ -25,12 +29,14 @@ _LOOK = 1.0  # seconds between two looks for the dead
 _AGAIN = 0.25  # ... until a server that cannot be reached is tried again
 _BREATH = 0.02  # ... for which commits that follow each other are told as one
 _PATIENCE = 5.0  # ... that closing waits for a server that does not answer
+_LOCKED = "SET lock_timeout = 250"  # milliseconds: tables of one journal that are locked hold up none of the others
 # Whoever has a row here, and no lock of the number in it, is gone, or on the way back from a server that was started
 # anew. The number is drawn by each session, and half of it is the session's own: nobody can be kept from it, and nobody
 # else's counts for it.
 _NAME = "lpad(to_hex(CAST(l.classid AS BIGINT)), 8, '0') || lpad(to_hex(CAST(l.objid AS BIGINT)), 8, '0')"
-_LOCK = """SELECT pg_advisory_lock_shared((CAST(pg_backend_pid() AS BIGINT) << 32) | {drawn}),
-    pg_backend_pid(), lpad(to_hex(CAST(pg_backend_pid() AS BIGINT)), 8, '0') || lpad(to_hex({drawn}), 8, '0')"""
+_NUMBER = "(CAST(pg_backend_pid() AS BIGINT) << 32) | {drawn}"
+_LOCK = f"""SELECT pg_advisory_lock_shared({_NUMBER}),
+    pg_backend_pid(), lpad(to_hex(CAST(pg_backend_pid() AS BIGINT)), 8, '0') || lpad(to_hex({{drawn}}), 8, '0')"""
 _MISSING = f"""SELECT h.name FROM {{holder}} h WHERE h.name <> ? AND NOT EXISTS (SELECT 1 FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -41,18 +47,19 @@ _LOOKED = f"""SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'adviso
 
 
 class Attendant:
-    """A thread with a connection of its own, which it makes anew whenever that is lost.
+    """Of one journal, what its listener does for it.
 
-    A lock that the session holds says that the holder lives: the server lets go of it when the process dies, and not
-    when it only stands still. A commit of anybody is heard of through NOTIFY.
+    A lock that the listener's session holds says that the holder lives: the server lets go of it when the process dies,
+    and not when it only stands still. A commit of anybody is heard of through NOTIFY.
 
     Args:
         connect: Makes a connection.
+        key: Attendants of one process with the same key share a listener: their connections are alike.
         schema: The namespace, which is the name of the channel too.
         holder: The name of this opening.
-        heard: Called, in this thread, when somebody has committed something, or may have: with the count of all commits
-            that moved an order, or 0 where only we have, or ``None`` where it is in the tray alone; and with whether it
-            may be there.
+        heard: Called, in the listener's thread, when somebody has committed something, or may have: with the count of
+            all commits that moved an order, or 0 where only we have, or ``None`` where it is in the tray alone; and
+            with whether it may be there.
         writer: Gives the number that the server has for our own session that writes. What we commit ourselves is
             counted already, and the server is not asked for it.
         lent: Called when the session was found to be another one: a pooler lends them, since a moment ago.
@@ -61,12 +68,14 @@ class Attendant:
 
     Attributes:
         is_deaf: Nobody notifies, since the server's queue of notices has no room; commits are looked for each second.
+        forgotten: Of the dead, those whose leases have ended: their rows may go.
     """
 
     def __init__(
         self,
         connect: Callable[[], PgConnection],
         *,
+        key: Hashable,
         schema: str,
         holder: str,
         heard: Callable[[int | None, bool], None],
@@ -75,39 +84,44 @@ class Attendant:
         grace: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connect = connect
-        self._schema = schema
+        self.connect = connect
+        self.schema = schema
+        self._key = key
         self._holder = holder
+        self._table = f"{quoted(schema)}.holder"
         self._heard = heard
         self._writer = writer
-        self._lent = lent
+        self.lent = lent
         self._grace = grace
         self._clock = clock
         self.is_deaf = False
+        self.forgotten: set[str] = set()
         self._missing: dict[str, float] = {}
         self._has_looked = False
-        self._forgotten: set[str] = set()
         self._is_told = False
         self._is_told_of_others = False
         self._is_laid = False
-        self._is_ending = False
-        self._ours, self._theirs = socket.socketpair()
-        self._ours.setblocking(False)
-        self._theirs.setblocking(False)
-        self._thread = threading.Thread(target=self._run, name="journal-attendant", daemon=True)
-        _ALL.add(self)
-        self._connection: PgConnection | None = None
+        self._has_ended = False
+        self._telling = Lock()
+        self._drawn = 0
+        self._lock = ""
+        self._listener: JournalListener | None = None
 
     def start(self) -> None:
         """Begin to live."""
-        self._thread.start()
+        self._listener = JournalListener.joined(self, self._key)
 
     def end(self) -> None:
-        """Hold nothing any more; waits for the thread, though not for a server that does not answer."""
-        self._is_ending = True
-        self._wake()
-        self._thread.join(_PATIENCE)
-        _ALL.discard(self)
+        """Hear of nothing any more, and let go of what was held, though not at once while others share the session."""
+        with self._telling:
+            self._has_ended = True
+        if self._listener is not None:
+            self._listener.leave(self)
+
+    def join(self) -> None:
+        """In any other thread than the event loop's: wait for that, though not for a server that does not answer."""
+        if self._listener is not None:
+            self._listener.join()
 
     @property
     def dead(self) -> list[str]:
@@ -125,17 +139,171 @@ class Attendant:
         """What these had leased is free: nobody is to be told of them again."""
         for name in names:
             self._missing.pop(name, None)
-            self._forgotten.add(name)
-        self._wake()
+            self.forgotten.add(name)
+        if self._listener is not None:
+            self._listener.wake()
 
-    def leave(self) -> None:
-        """In a forked child: the session is the parent's, and must not live on with us."""
-        connection = self._connection
-        if connection is not None:
-            with suppress(OSError, psycopg.Error):
-                os.close(connection.raw.pgconn.socket)
+    # by the listener, in its thread
 
-    def _wake(self) -> None:
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to be told."""
+        return self._is_told or self._is_laid
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a look for the dead does not wait for its second."""
+        return bool(self.forgotten) or not self._has_looked
+
+    def locking(self) -> tuple[str, Sequence[object]]:
+        """The question that takes a lock, for a session that holds none of ours."""
+        self._drawn = secrets.randbits(32)
+        return _LOCK.format(drawn=self._drawn), ()
+
+    def hold(self, lock: str) -> None:
+        """The session holds it."""
+        self._lock = lock
+
+    def appearing(self) -> tuple[str, Sequence[object]]:
+        """The question that leaves a row which tells of the lock."""
+        sql = f"""INSERT INTO {self._table} (name, begun_at, lock) VALUES (?, ?, ?)
+            ON CONFLICT (name) DO UPDATE SET lock = excluded.lock RETURNING 1"""  # noqa: S608
+        return sql, (self._holder, time.time(), self._lock)
+
+    def hear_all(self) -> None:
+        """What was committed meanwhile is to be looked for."""
+        self._is_told = self._is_told_of_others = self._is_laid = True
+
+    def disappear(self, connection: PgConnection, *, listens: bool) -> None:
+        """Have no row any more, and no lock.
+
+        Args:
+            listens: Another journal of the same namespace goes on with it.
+        """
+        try:
+            connection.execute(f"DELETE FROM {self._table} WHERE name = ?", (self._holder,))  # noqa: S608
+        finally:
+            if not connection.is_lost:
+                unlisten = "" if listens else f"UNLISTEN {quoted(self.schema)}; "
+                number = _NUMBER.format(drawn=self._drawn)
+                connection.script(f"{unlisten}SELECT pg_advisory_unlock_shared({number})")
+
+    def looking(self, session: int) -> tuple[str, Sequence[object]]:
+        """The question that a look asks."""
+        return _LOOKED.format(holder=self._table), (session, self._lock, self._holder)
+
+    def look(self, connection: PgConnection, found: tuple[Any, ...]) -> bool:
+        """See who is missing, and forget those whose leases have ended; tells whether the session is still ours."""
+        now = self._clock()
+        is_own, has_room, missing = found
+        if not is_own:
+            return False
+        while self.forgotten:
+            still = f"DELETE FROM {self._table} WHERE name = ? AND name IN ({_MISSING.format(holder=self._table)})"  # noqa: S608
+            forgotten = self.forgotten.pop()
+            missing = [name for name in missing if name != forgotten]
+            connection.execute(still, (forgotten, self._holder))  # who is back meanwhile is not forgotten
+        self._missing = {name: self._missing.get(name, now) for name in missing}
+        self._has_looked = True
+        self.is_deaf = not has_room
+        if self.is_deaf:  # something may have been committed
+            self.hear_all()
+        return True
+
+    def note(self, told: psycopg.Notify | PGnotify) -> None:
+        """A notice of our channel has come."""
+        if (told.payload if isinstance(told, psycopg.Notify) else told.extra.decode()) == TRAY:
+            self._is_laid = True
+        else:
+            self._is_told = True
+            pid = told.pid if isinstance(told, psycopg.Notify) else told.be_pid
+            self._is_told_of_others |= pid != self._writer()
+
+    def counting(self) -> tuple[str, Sequence[object]]:
+        """The question how many commits there are: a notice does not say, for that may be anybody's."""
+        table = f"{quoted(self.schema)}.meta"
+        return f"SELECT coalesce(max(CAST(value AS BIGINT)), 0) FROM {table} WHERE key = 'commits'", ()  # noqa: S608
+
+    def taken(self) -> tuple[bool, bool, bool]:
+        """What is to be told from now on: of commits, of those of others, of what is laid in the tray."""
+        taken = self._is_told, self._is_told_of_others, self._is_laid
+        self._is_told = self._is_told_of_others = self._is_laid = False
+        return taken
+
+    def tell(self, commits: int | None, is_laid: bool) -> None:
+        """Tell it, unless the journal was closed."""
+        with self._telling:
+            if not self._has_ended:
+                self._heard(commits, is_laid)
+
+    def lose(self) -> None:
+        """The session is gone: whoever is missing is so from our next look on."""
+        self._missing = {}
+
+
+class JournalListener:
+    """A thread with a connection of its own, which it makes anew whenever that is lost.
+
+    Args:
+        key: Of those who share it.
+    """
+
+    _all: ClassVar[dict[Hashable, JournalListener]] = {}
+    _joining: ClassVar[Any] = Lock()
+
+    def __init__(self, key: Hashable) -> None:
+        self._key = key
+        self._attendants: dict[Attendant, None] = {}
+        self._leaving: list[Attendant] = []
+        self._held: dict[Attendant, None] = {}  # for whom the session holds a lock
+        self._shown: dict[Attendant, None] = {}  # ... and has its row
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self._theirs.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="journal-attendant", daemon=True)
+        self._connection: PgConnection | None = None
+
+    @classmethod
+    def joined(cls, attendant: Attendant, key: Hashable) -> JournalListener:
+        """The listener of this key, with one more attendant."""
+        key = (sharing(), key)
+        with cls._joining:
+            listener = cls._all.get(key)
+            if listener is None:
+                listener = cls(key)
+                listener._attendants[attendant] = None
+                listener._thread.start()
+                cls._all[key] = listener
+            listener._attendants[attendant] = None
+        listener.wake()
+        return listener
+
+    def leave(self, attendant: Attendant) -> None:
+        """One attendant less; with the last one the thread ends."""
+        with self._joining:
+            self._leaving.append(attendant)
+            self._attendants.pop(attendant, None)
+            if not self._attendants and self._all.get(self._key) is self:
+                del self._all[self._key]
+        self.wake()
+
+    def join(self) -> None:
+        """Wait for the end of the thread, once the last attendant has left."""
+        if not self._attendants:
+            self._thread.join(_PATIENCE)
+
+    @classmethod
+    def leave_all(cls) -> None:
+        """In a forked child: the sessions are the parent's, and must not live on with us."""
+        for listener in list(cls._all.values()):
+            connection = listener._connection
+            if connection is not None:
+                with suppress(OSError, psycopg.Error):
+                    os.close(connection.raw.pgconn.socket)
+        cls._all, cls._joining = {}, Lock()
+
+    def wake(self) -> None:
+        """Have the thread look at once."""
         with suppress(OSError):
             self._ours.send(b"\0")
 
@@ -145,87 +313,125 @@ class Attendant:
             self._live()
 
     def _live(self) -> None:
-        while not self._is_ending:
-            begun = self._clock()
+        clock = time.monotonic
+        while attendants := list(self._attendants):
+            begun = clock()
             try:
-                self._connection = self._connect()
+                self._connection = connection = attendants[0].connect()
                 try:
-                    self._attend(self._connection)
+                    self._attend(connection)
                 finally:
-                    self._connection.close()
+                    connection.close()
             except Exception as error:  # noqa: BLE001 - lost, or not there yet; without a lock we count as dead
                 if not isinstance(error, psycopg.Error | JournalError | OSError):
-                    _log.exception("the listener of %s failed, and connects again", self._schema)
-                self._missing = {}  # whoever is missing is so from our next look on
-                if self._clock() - begun < _LOOK:  # one that has lasted is made anew at once
+                    _log.exception("the listener of %s failed, and connects again", attendants[0].schema)
+                for attendant in list(self._attendants):
+                    attendant.lose()
+                if clock() - begun < _LOOK:  # one that has lasted is made anew at once
                     self._wait([], _AGAIN)
 
     def _attend(self, connection: PgConnection) -> None:
-        table, channel = f"{quoted(self._schema)}.holder", quoted(self._schema)
-        begun = connection.script(f"LISTEN {channel}; {_LOCK.format(drawn=secrets.randbits(32))}")
-        assert begun is not None
-        _, connection.session, lock = begun
-        connection.execute(
-            f"""INSERT INTO {table} (name, begun_at, lock) VALUES (?, ?, ?)
-            ON CONFLICT (name) DO UPDATE SET lock = excluded.lock""",  # noqa: S608
-            (self._holder, time.time(), lock),
-        )
+        self._held, self._shown = {}, {}
+        connection.script(_LOCKED)
         connection.raw.add_notify_handler(self._note)
-        self._is_told = self._is_told_of_others = self._is_laid = True  # what was committed meanwhile
         looked = 0.0
-        while not self._is_ending:
-            if self._clock() - looked >= _LOOK or self._forgotten:
-                if not self._look(connection, table, lock):
-                    self._lent()
-                    return
-                looked = self._clock()
-            if self._is_told or self._is_laid or self._wait([connection.raw.pgconn.socket], _LOOK):
+        while attendants := self._those_who_stay(connection):
+            now = time.monotonic()
+            is_time = now - looked >= _LOOK
+            self._begin(connection, [one for one in attendants if one not in self._held], is_time=is_time)
+            if not self._look(connection, [one for one in self._shown if is_time or one.is_due]):
+                for one in attendants:
+                    one.lent()
+                return
+            looked = now if is_time else looked
+            self._drain(connection)
+            left = max(0.0, looked + _LOOK - time.monotonic())
+            if any(one.has_news for one in self._shown) or self._wait([connection.raw.pgconn.socket], left):
                 self._hear(connection)
-        connection.execute(f"DELETE FROM {table} WHERE name = ?", (self._holder,))  # noqa: S608
 
-    def _look(self, connection: PgConnection, table: str, lock: str) -> bool:
-        """See who is missing, and forget those whose leases have ended; tells whether the session is still ours."""
-        now = self._clock()
-        values = (connection.session, lock, self._holder)
-        is_own, has_room, missing = connection.execute(_LOOKED.format(holder=table), values).fetchone() or (False,) * 3
-        if not is_own:
-            return False
-        while self._forgotten:
-            still = f"DELETE FROM {table} WHERE name = ? AND name IN ({_MISSING.format(holder=table)})"  # noqa: S608
-            forgotten = self._forgotten.pop()
-            missing = [name for name in missing if name != forgotten]
-            connection.execute(still, (forgotten, self._holder))  # who is back meanwhile is not forgotten
-        self._missing = {name: self._missing.get(name, now) for name in missing}
-        self._has_looked = True
-        self.is_deaf = not has_room
-        if self.is_deaf:  # something may have been committed
-            self._is_told = self._is_told_of_others = self._is_laid = True
-        return True
+    def _those_who_stay(self, connection: PgConnection) -> Sequence[Attendant]:
+        """Let go of those who leave; tells who is left."""
+        with self._joining:  # else one that is on the way out would be taken in again
+            leaving, self._leaving = self._leaving, []
+            staying = list(self._attendants)
+        for one in leaving:
+            self._shown.pop(one, None)
+            if one in self._held:
+                del self._held[one]
+                try:
+                    one.disappear(connection, listens=any(other.schema == one.schema for other in staying))
+                except psycopg.Error:
+                    self._set_apart(connection, one)
+        return staying
+
+    def _begin(self, connection: PgConnection, new: Sequence[Attendant], *, is_time: bool) -> None:
+        """Listen, hold locks and have rows, for those without: few exchanges, so that none is missing for long."""
+        if new:
+            connection.script("; ".join(f"LISTEN {quoted(one.schema)}" for one in new))
+        for one, row in self._answers(connection, {one: one.locking() for one in new}):
+            _, connection.session, lock = row
+            one.hold(lock)
+            self._held[one] = None
+        hidden = [one for one in self._held if one not in self._shown and (is_time or one in new)]
+        for one, _ in self._answers(connection, {one: one.appearing() for one in hidden}):
+            one.hear_all()
+            self._shown[one] = None
+
+    def _look(self, connection: PgConnection, attendants: Sequence[Attendant]) -> bool:
+        """See who is missing, for several journals in one exchange; tells whether the session is still ours."""
+        is_own = True
+        questions = {one: one.looking(connection.session) for one in attendants}
+        for one, row in self._answers(connection, questions):
+            try:
+                is_own &= one.look(connection, row)
+            except psycopg.Error:
+                self._set_apart(connection, one)
+        return is_own
 
     def _hear(self, connection: PgConnection) -> None:
         """Tell of commits, those of a moment together."""
-        pgconn = connection.raw.pgconn
-        pgconn.consume_input()
-        while (told := pgconn.notifies()) is not None:
-            self._note(told)
-        is_told, is_laid = self._is_told, self._is_laid
-        if is_told or is_laid:
-            commits = 0 if is_told else None
-            is_of_others = self._is_told_of_others
-            self._is_told = self._is_told_of_others = self._is_laid = False
-            if is_of_others:
-                found = connection.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()
-                commits = 0 if found is None else int(found[0])  # not by the notice: that may be anybody's
-            self._heard(commits, is_laid)
+        connection.raw.pgconn.consume_input()
+        self._drain(connection)
+        news = {one: one.taken() for one in self._shown if one.has_news}
+        asked = {one: one.counting() for one, (_, is_of_others, _) in news.items() if is_of_others}
+        counts = {one: int(value) for one, (value,) in self._answers(connection, asked)}
+        for one, (is_told, is_of_others, is_laid) in news.items():
+            if one in counts or not is_of_others:
+                one.tell(counts.get(one, 0) if is_told else None, is_laid)
+        if news:
             self._wait([], _BREATH)
 
+    def _answers(
+        self, connection: PgConnection, questions: Mapping[Attendant, tuple[str, Sequence[object]]]
+    ) -> Iterator[tuple[Attendant, tuple[Any, ...]]]:
+        """The row that each journal has for its question, all asked in one exchange; none of one that is in trouble."""
+        try:
+            yield from zip(questions, [rows[0] for rows in connection.ask_all(list(questions.values()))], strict=True)
+        except psycopg.Error:
+            for one, question in questions.items():  # the tables of one are not there, or locked: each by itself
+                try:
+                    row = connection.execute(*question).fetchone()
+                except psycopg.Error:
+                    self._set_apart(connection, one)
+                else:
+                    assert row is not None
+                    yield one, row
+
+    def _drain(self, connection: PgConnection) -> None:
+        while (told := connection.raw.pgconn.notifies()) is not None:
+            self._note(told)
+
     def _note(self, told: psycopg.Notify | PGnotify) -> None:
-        if (told.payload if isinstance(told, psycopg.Notify) else told.extra.decode()) == TRAY:
-            self._is_laid = True
-        else:
-            self._is_told = True
-            pid = told.pid if isinstance(told, psycopg.Notify) else told.be_pid
-            self._is_told_of_others |= pid != self._writer()
+        channel = told.channel if isinstance(told, psycopg.Notify) else told.relname.decode()
+        for one in list(self._attendants):
+            if one.schema == channel:
+                one.note(told)
+
+    def _set_apart(self, connection: PgConnection, one: Attendant) -> None:
+        """The tables of one journal are in trouble, and not the session: it is shown again with the next look."""
+        if connection.is_lost:
+            raise JournalUnavailable("the session of the listener is lost")
+        self._shown.pop(one, None)
 
     def _wait(self, sockets: list[int], seconds: float) -> bool:
         """Wait for one of these, for so long at most, unless somebody wakes us; tells whether there is something."""
@@ -239,12 +445,6 @@ class Attendant:
         return any(one in readable for one in sockets)
 
 
-def _leave_all() -> None:
-    for attendant in list(_ALL):
-        attendant.leave()
-    _ALL.clear()
-
-
-_ALL: WeakSet[Attendant] = WeakSet()
+sharing: Callable[[], Hashable] = os.getpid  # who shares; a simulation has several processes in one
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all)
+    os.register_at_fork(after_in_child=JournalListener.leave_all)

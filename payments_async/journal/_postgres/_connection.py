@@ -7,7 +7,7 @@ import re
 import secrets
 import selectors
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -89,14 +89,15 @@ class PgConnection:
     Attributes:
         raw: The connection of psycopg.
         before_commit: A statement that goes with each commit, in the same exchange.
+        namespace: Whose tables it sees.
         session: The process of the server that this connection is one's own session with, once that was tried.
     """
 
-    __slots__ = ("_clock", "_planned", "_prepared", "before_commit", "raw", "session")
+    __slots__ = ("_clock", "_planned", "_prepared", "before_commit", "namespace", "raw", "session")
 
     def __init__(self, raw: psycopg.Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.raw = raw
-        self.before_commit = ""
+        self.before_commit = self.namespace = ""
         self.session = 0
         self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}  # of those that leave together
         self._clock = clock
@@ -106,6 +107,11 @@ class PgConnection:
     def in_transaction(self) -> bool:
         """Whether a transaction is open, one that failed included."""
         return self.raw.pgconn.transaction_status in _OPEN
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is open, and in no transaction."""
+        return not self.raw.closed and self.raw.pgconn.transaction_status == pq.TransactionStatus.IDLE
 
     @property
     def is_lost(self) -> bool:
@@ -152,6 +158,13 @@ class PgConnection:
         while cursor.nextset():
             pass
         return cursor.fetchone() if cursor.description else None
+
+    def enter(self, schema: str, *settings: str) -> None:
+        """See the tables of a namespace from now on, with settings of the session."""
+        if settings or schema != self.namespace:
+            self.namespace = ""
+            self.script("; ".join([f"SET search_path = {Identifier(schema).as_string(None)}", *settings]))
+            self.namespace = schema
 
     def exchange(self, sql: str) -> Sequence[bytes | None]:
         """Do several statements without values in one exchange, as ``script`` does, in a third of its time.
@@ -390,6 +403,11 @@ def _whole(dsn: str, name: str) -> str:
         more.setdefault("target_session_attrs", str(known.get("target_session_attrs", "read-write")))
     more |= {"application_name": name, "client_encoding": "UTF8"}
     return make_conninfo(dsn, **more)
+
+
+def surroundings(dsn: str) -> Hashable:
+    """A DSN with what libpq takes from the environment now, where it leaves something out: alike where both are."""
+    return dsn, tuple((one.keyword, one.val) for one in pq.Conninfo.get_defaults())
 
 
 def is_whole(dsn: str) -> bool:

@@ -27,9 +27,17 @@ from payments_async.journal._faults import (
 from payments_async.journal._machine._memory import MachineState, StateFolder
 from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
-from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection, connected, shown, without_nul
+from payments_async.journal._postgres._connection import (
+    HAS_ROOM,
+    PgConnection,
+    connected,
+    shown,
+    surroundings,
+    without_nul,
+)
 from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
+from payments_async.journal._postgres._readers import Readers
 from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._postgres._sessions import NOT_OURS, is_own
 from payments_async.journal._statements import _changes
@@ -154,6 +162,8 @@ class PostgresDatabase:
         self.holder = ""
         self._identity = Identity(self, named=self.named, schema=schema, steps=steps)
         self._attendant: Attendant | None = None
+        self._ending: Attendant | None = None
+        self._readers = Readers()
         self._was_open = False
         self._writing = 0  # the server's number for the session that writes
         # Until when, in seconds that only grow, the server may still make a commit whose connection was lost: it may
@@ -300,8 +310,20 @@ class PostgresDatabase:
             connection.close()
 
     def open_reader(self) -> PgConnection:
-        """A connection that only reads."""
+        """A connection that only reads: one that journals of this process share, or a new one."""
+        while (connection := self._readers.lent(self._schema)) is not None:
+            try:
+                connection.enter(self._schema)
+            except psycopg.Error:
+                connection.close()
+            else:
+                return connection
         return self._patiently(lambda: self._connected(*_READ_ONLY))
+
+    def give_back(self, reader: Connection, /) -> bool:
+        """Let another journal read by a connection; tells whether it is given away."""
+        assert isinstance(reader, PgConnection)
+        return self._readers.take_back(reader, is_lent=self._is_lent)
 
     def _bare(self, patience: float | None = None) -> PgConnection:
         """A connection on which nothing was set.
@@ -326,8 +348,7 @@ class PostgresDatabase:
                     raise JournalUnavailable(f"{self.named}: {NOT_OURS}")
                 self._is_lent = False
             timeout = f"SET statement_timeout = {_milliseconds(self._statement_timeout)}"
-            path = f"SET search_path = {quoted(self._schema)}"
-            connection.script("; ".join([path, timeout, *_SESSION, *settings]))
+            connection.enter(self._schema, timeout, *_SESSION, *settings)
         except (psycopg.Error, JournalUnavailable) as error:
             connection.close()
             if isinstance(error, psycopg.Error):
@@ -349,9 +370,17 @@ class PostgresDatabase:
         attendant, self._attendant = self._attendant, None
         if attendant is not None:
             attendant.end()
+            self._ending = attendant
+            self._readers.leave()
         self.holder = ""
         self._was_open = False
         self._identity.close()
+
+    def wait_for_end(self) -> None:
+        """Wait until nobody listens any more."""
+        attendant, self._ending = self._ending, None
+        if attendant is not None:
+            attendant.join()
 
     # commits
 
@@ -455,9 +484,11 @@ class PostgresDatabase:
         for tally in (self.commits, self.tray):
             tally.loop = asyncio.get_running_loop()
         self.holder = secrets.token_hex(8)
+        key = (surroundings(self._dsn), self._statement_timeout)  # whose connections are alike
         connect = partial(self._connected, patience=min(_SOON, self._statement_timeout + _BEYOND))
         self._attendant = Attendant(
             connect,
+            key=key,
             schema=self._schema,
             holder=self.holder,
             heard=self._heard,
@@ -465,6 +496,7 @@ class PostgresDatabase:
             lent=self._lent,
         )
         self._attendant.start()
+        self._readers = Readers.joined(key)
 
     @asynccontextmanager
     async def dead(self) -> AsyncIterator[Sequence[str]]:

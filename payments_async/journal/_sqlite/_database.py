@@ -151,6 +151,13 @@ class SqliteDatabase:
         self._epoch.check_unmixed()
         return _opening.open_reader(self.place, busy_timeout=self._busy_timeout)
 
+    def wait_for_end(self) -> None:
+        """All has ended."""
+
+    def give_back(self, _: Connection, /) -> bool:
+        """Each file has its own."""
+        return False
+
     def is_lost(self, _: Connection, /) -> bool:
         """A file is not."""
         return False

@@ -1,0 +1,193 @@
+"""Many journals of one process on one server share threads, a listener and readers; each keeps to its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
+
+import psycopg
+import pytest
+from journal import postgres
+from journal.factories import IDENTITY, order
+
+from payments_async.journal import JournalUnavailable, PostgresJournal
+
+NAMED = "application_name = 'payments-async' AND datname = current_database()"
+
+
+@pytest.fixture
+def schemas() -> Iterator[list[str]]:
+    """Namespaces of several tenants."""
+    yield [postgres.new_schema() for _ in range(6)]
+    postgres.give_back()
+
+
+def asked(sql: str) -> list[int]:
+    """The numbers that a question finds."""
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        return [number for (number,) in connection.execute(sql.encode())]
+
+
+def sessions() -> list[int]:
+    """The sessions that the journals of this database have."""
+    return asked(f"SELECT pid FROM pg_stat_activity WHERE {NAMED}")  # noqa: S608
+
+
+def locks() -> list[int]:
+    """By which sessions journals live: one for each."""
+    return asked(
+        """SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database
+        WHERE locktype = 'advisory' AND mode = 'ShareLock' AND datname = current_database()"""
+    )
+
+
+def listener() -> int:
+    """The session by which all of them live."""
+    (session,) = set(locks())
+    return session
+
+
+def end(session: int) -> None:
+    """Have the server end a session."""
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 20000)", (session,))
+
+
+async def opened(stack: AsyncExitStack, schemas: list[str]) -> list[PostgresJournal]:
+    """The journals of several tenants, with an outbox each."""
+    journals = []
+    for schema in schemas:
+        journal = PostgresJournal(postgres.dsn(), schema=schema, state_folder=None)
+        journals.append(await stack.enter_async_context(journal))
+        await journal.open_outbox("shop", IDENTITY)
+    return journals
+
+
+async def hears_of_another(journal: PostgresJournal, schema: str) -> None:
+    """What another process commits is heard of: one with another DSN shares nothing."""
+    seen = await journal.committed(0, timeout=60)
+    while (now := await journal.committed(seen, timeout=0.2)) != seen:  # until nothing is under way any more
+        seen = now
+    async with PostgresJournal(f"{postgres.dsn()}&connect_timeout=9", schema=schema, state_folder=None) as other:
+        await other.check_writable()
+        assert seen != await journal.committed(seen, timeout=60)
+
+
+async def ids(journal: PostgresJournal) -> list[str]:
+    """The orders that a journal shows, read twice: a statement is prepared with the second."""
+    first, second = [[entry.request_id async for entry in journal.entries()] for _ in range(2)]
+    assert set(first) <= set(second)
+    return second
+
+
+@pytest.mark.slow
+async def test_each_tenant_has_one_session_that_writes_and_all_share_the_rest(schemas: list[str]) -> None:
+    """One listens and six read at most, however many journals are open; the last one that closes leaves none."""
+    async with AsyncExitStack() as stack:
+        journals = await opened(stack, schemas)
+        puts = [journal.put("shop", order(n)) for n, journal in enumerate(journals) for _ in range(2)]
+        await asyncio.gather(*puts)
+        found = await asyncio.gather(*map(ids, journals))
+        assert [[order(n).request_id] for n in range(len(schemas))] == found
+        assert len(schemas) + 2 <= len(sessions()) <= len(schemas) + 1 + 6
+        assert 1 == sum(thread.name == "journal-attendant" for thread in threading.enumerate())
+    async with asyncio.timeout(30):
+        while sessions():  # noqa: ASYNC110 - the server forgets them in a moment
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+async def test_tenants_whose_sessions_are_ended_meet_their_own_orders_alone(schemas: list[str], seed: int) -> None:
+    """Whoever puts and reads between whom, and whichever session the server ends between."""
+    chance = random.Random(seed)
+    async with AsyncExitStack() as stack:
+        journals = await opened(stack, schemas)
+        tried: dict[int, set[str]] = {tenant: set() for tenant in range(6)}  # a commit whose answer is lost may be made
+        mine: dict[int, set[str]] = {tenant: set() for tenant in range(6)}
+
+        async def works(tenant: int) -> None:
+            for _ in range(12):
+                await asyncio.sleep(chance.random() / 50)
+                one = order(100 * tenant + chance.randrange(40))
+                tried[tenant].add(one.request_id)
+                with suppress(JournalUnavailable):  # its session was ended
+                    await journals[tenant].put("shop", one)
+                    mine[tenant].add(one.request_id)
+                with suppress(JournalUnavailable):
+                    assert mine[tenant] <= set(await ids(journals[tenant])) <= tried[tenant]
+
+        async def ends() -> None:
+            for _ in range(8):
+                await asyncio.sleep(chance.random() / 20)
+                pids = await asyncio.to_thread(sessions)
+                await asyncio.to_thread(end, chance.choice(pids))
+
+        await asyncio.gather(ends(), *map(works, range(6)))
+        for tenant, journal in enumerate(journals):
+            assert mine[tenant] <= set(await ids(journal)) <= tried[tenant]
+        assert all(mine.values())
+
+
+@pytest.mark.slow
+async def test_tenants_whose_listener_is_ended_hear_again(schemas: list[str]) -> None:
+    """All of them live by a new session, and hear by it what others commit."""
+    async with AsyncExitStack() as stack:
+        journals = await opened(stack, schemas)
+        first = listener()
+        await asyncio.to_thread(end, first)
+        async with asyncio.timeout(60):
+            while len(await asyncio.to_thread(locks)) < len(schemas):  # noqa: ASYNC110 - the server does not tell
+                await asyncio.sleep(0.05)
+        assert first != listener()
+        for journal, schema in zip(journals[::5], schemas[::5], strict=True):
+            await hears_of_another(journal, schema)
+
+
+@pytest.mark.slow
+async def test_a_tenant_whose_tables_are_locked_holds_up_no_other(schemas: list[str]) -> None:
+    """The others hear and read meanwhile; nobody takes it for dead, and it hears again once they are free."""
+    async with AsyncExitStack() as stack:
+        locked, free = await opened(stack, schemas[:2])
+        first = listener()
+        with psycopg.connect(postgres.dsn()) as beside:
+            beside.execute(f'LOCK TABLE "{schemas[0]}".holder IN ACCESS EXCLUSIVE MODE'.encode())
+            await asyncio.sleep(2.5)  # two looks, both of them in vain
+            begun = time.monotonic()
+            await hears_of_another(free, schemas[1])
+            assert time.monotonic() - begun < 10.0
+            assert 2 == len(locks())
+        await hears_of_another(locked, schemas[0])
+        assert first == listener()
+
+
+@pytest.mark.slow
+async def test_tenants_that_close_in_any_sequence_and_in_two_event_loops(schemas: list[str]) -> None:
+    """Those that are left hear on; of those that have closed no lock and no row is left."""
+    chance = random.Random(27)
+    journals = [PostgresJournal(postgres.dsn(), schema=schema, state_folder=None) for schema in schemas]
+    for journal in journals:
+        await journal.__aenter__()
+        await journal.open_outbox("shop", IDENTITY)
+
+    async def elsewhere() -> int:
+        async with PostgresJournal(postgres.dsn(), schema=schemas[0], state_folder=None) as journal:
+            await journal.put("shop", order(1))
+            return listener()
+
+    assert listener() == await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+    left = list(zip(journals, schemas, strict=True))
+    chance.shuffle(left)
+    while len(left) > 1:
+        await left.pop()[0].aclose()
+        if len(left) % 5 == 1:
+            await hears_of_another(*left[0])
+    assert 1 == len(locks())
+    await left.pop()[0].aclose()
+    with psycopg.connect(postgres.dsn()) as connection:
+        for schema in schemas:
+            assert [] == connection.execute(f'SELECT name FROM "{schema}".holder'.encode()).fetchall()  # noqa: S608
