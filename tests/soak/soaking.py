@@ -56,18 +56,22 @@ class Soak(NamedTuple):
 
 
 def slope(samples: Sequence[Sample], of: Callable[[Sample], int]) -> float:
-    """By how much it grows with each order: the median of all pairs, which a few wild samples do not move."""
+    """By how much it grows with each order: the median of pairs, which a few wild samples do not move.
+
+    Pairs lie near each other: one step, as when the service's list is read for the first time, is in few of them.
+    """
+    near = len(samples) // 4
     slopes = sorted(
         (of(later) - of(earlier)) / (later.orders - earlier.orders)
         for number, earlier in enumerate(samples)
-        for later in samples[number + 1 :]
+        for later in samples[number + 1 : number + 1 + near]
     )
     return slopes[len(slopes) // 2]
 
 
 # Growth with each order, once it is warm: a leak of one object per order is above these. Memory grows in steps: where
 # much is held for a moment, as while the service's list is read, the process keeps the pages.
-_BOUNDS: dict[str, float] = {"memory": 900.0, "objects": 0.8, "descriptors": 0.01, "tasks": 0.01, "threads": 0.001}
+_BOUNDS: dict[str, float] = {"memory": 500.0, "objects": 0.6, "descriptors": 0.01, "tasks": 0.01, "threads": 0.001}
 _LOG = 2 * 4000 * 4096  # bytes; it begins anew after 4,000 pages, once no reader holds it
 
 
