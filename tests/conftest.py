@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ones, so that all end together.
     """
     times = Counter[tuple[str, bool]]()
-    few = []
+    few, further = [], set[pytest.Item]()
     for item in items:
         name, _, parameters = item.nodeid.partition("[")
         is_beside_a_file = "postgres" in parameters
@@ -66,14 +66,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("no_cover")
         if times[name, is_beside_a_file] > _QUICK and not item.get_closest_marker("slow"):
             item.add_marker("slow")
+            further.add(item)
         if times[name, is_beside_a_file] <= _FEW:
             few.append(item)
     if config.getoption("--few"):
         config.hook.pytest_deselected(items=[*{*items} - {*few}])
         items[:] = few
     marks = {item: item.get_closest_marker("slow") for item in items}
-    slow, quick = [one for one, mark in marks.items() if mark], [one for one, mark in marks.items() if not mark]
-    for item in slow:
+    slow = [one for one, mark in marks.items() if mark and one not in further]
+    # what is imported first by a test that is not measured would count as never run
+    quick = sorted((one for one in items if not marks[one] or one in further), key=further.__contains__)
+    for item in (*slow, *(further & {*items})):
         if not marks[item].kwargs.get("covered"):
             item.add_marker("no_cover")
     shares = getattr(config, "workerinput", {}).get("workercount", 1)
