@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
@@ -60,7 +61,7 @@ class RememberingJournal(MemoryJournal):
         return self.remembered
 
 
-class Desk:
+class Desk(ABC):
     """What may be done next, and what must hold after it."""
 
     def __init__(self, name: str) -> None:
@@ -68,17 +69,17 @@ class Desk:
         self.journal = RememberingJournal(whole=True)
         self.journal.moment.now = NOON
 
+    @abstractmethod
     def first(self) -> Facts:
         """Prepare the journal; what is known of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def steps(self, facts: Facts) -> Iterator[Step]:
         """All that may be done next. A step that is refused gives ``None``, and one that changes facts gives them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wrong(self, before: Facts, after: Facts) -> Iterator[str]:
         """What must not have come of a step."""
-        raise NotImplementedError
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Read the journal."""
