@@ -15,6 +15,7 @@ from payments_async.journal._states import CONFIRMED, SAID, Signal, State, Trans
 
 _NOTIFIED = {code: Signal(row.signal) for code, row in STATUS_CODES.items()}
 _UNRECOGNISED = Signal(UNRECOGNISED.signal)
+_BY_NOTIFICATION = frozenset({*_NOTIFIED.values(), _UNRECOGNISED})
 _SETTLING = frozenset(
     {
         Signal.NOTIFIED_SUCCESSFUL,
@@ -41,13 +42,23 @@ class Weighed(NamedTuple):
     transaction_id: str | None = None
 
 
-def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = None, parks: bool = False) -> Weighed:
+def weigh(
+    row: Row,
+    evidence: Evidence,
+    *,
+    unsent: bool,
+    may_be_forgotten: bool = False,
+    against: str | None = None,
+    parks: bool = False,
+) -> Weighed:
     """Let the table decide on what counts for the order; what does not is a contradiction, and moves nothing.
 
     An order that was never sent is parked by what contradicts that.
 
     Args:
         unsent: As in ``next_state``.
+        may_be_forgotten: The journal was restored or copied, and waits for the list to tell what it has sent: what was
+            looked up counts as it does for an order that was sent. A notification still parks it.
         against: Words, where something else than the evidence itself speaks against it.
         parks: A person has to look at what it contradicts.
     """
@@ -56,9 +67,20 @@ def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = N
     if words is not None:
         verdict = Transition(State.PARKED if parks or row.state is State.PLANNED else row.state, conflict=True)
     else:
-        verdict = next_state(row.state, evidence.signal, sent_before=bool(row.sent_before), unsent=unsent)
+        is_expected = may_be_forgotten and evidence.signal not in _BY_NOTIFICATION
+        verdict = next_state(
+            row.state,
+            evidence.signal,
+            sent_before=bool(row.sent_before) or is_expected,
+            unsent=unsent and not is_expected,
+        )
         if verdict.conflict:
-            words = _contradiction(evidence, row.state, unsent=unsent and not row.attempt)
+            truth = f"it was known to be {row.state}"
+            if may_be_forgotten:
+                truth = "the journal, which was restored or copied, does not know that it was sent"
+            elif unsent and not row.attempt:
+                truth = "it was never sent from here"
+            words = f"{_teller(evidence)} says that {SAID.get(evidence.signal, evidence.signal)}, but {truth}"
     is_believed = not verdict.conflict or verdict.state not in (row.state, State.PARKED)
     is_learned = is_believed and evidence.transaction_id is not None and not is_same
     return Weighed(verdict.state, words, evidence.transaction_id if is_learned else None)
@@ -112,10 +134,7 @@ def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) ->
     return None
 
 
-def _contradiction(evidence: Evidence, state: State, *, unsent: bool) -> str:
-    """What contradicts what, as a sentence for the person who has to find out what is true."""
-    who = evidence.source
-    if who.startswith("notification "):
-        who = who.replace("notification ", "a notification from ", 1)
-    truth = "it was never sent from here" if unsent else f"it was known to be {state}"
-    return f"{who} says that {SAID.get(evidence.signal, evidence.signal)}, but {truth}"
+def _teller(evidence: Evidence) -> str:
+    """Who says so, for the person who has to find out what is true."""
+    who, sender, address = evidence.source.partition("notification ")
+    return f"a notification from {address}" if sender and not who else evidence.source

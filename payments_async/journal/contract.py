@@ -11,7 +11,8 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
 * Outcomes and evidence are taken from anybody, whatever token they hold. ``next_state`` decides, nothing else does.
 * Evidence counts only if request id, magnitude and currency agree with the order. What contradicts is kept as a
   conflict, and never overwrites. An order that was never sent is parked by what contradicts that, and not settled by
-  a notification: whether it was forged or somebody else paid, a person decides.
+  a notification: whether it was forged or somebody else paid, a person decides. While a chunk is in quarantine, what
+  the service's lists show of its orders contradicts nothing: a restored journal expects to be told.
 * Cancelling a caller never loses what it reported, and never leaves behind a permit that somebody could still use.
 """
 

@@ -61,8 +61,9 @@ async def run_batch(
 
     Before its first order is sent, each run reads the service's list to its end, from before the batch was made: what
     it shows was sent already, by another journal or by this one before it was restored, and is never sent again. An
-    order that agrees is accepted and shown as a conflict; one that does not is parked. A list that cannot be read to
-    its end stops the run. That an order is not in the list proves nothing: it may show it late.
+    order that agrees is accepted and shown as a conflict, unless it is in quarantine; one that does not is parked. A
+    list that cannot be read to its end stops the run. That an order is not in the list proves nothing: it may show it
+    late.
 
     Cancelling it breaks off what is under way, and writes down as unknown what may have left; set ``stop`` to finish
     that first.

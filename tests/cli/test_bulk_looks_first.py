@@ -10,6 +10,8 @@ from bulk.files import row, write_csv
 from bulk.worlds import payout, session
 from cli.commands import Run
 
+from payments_async.journal import Signal, SqliteJournal
+from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = ("--batch-id", "november")
@@ -49,12 +51,20 @@ async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandb
     assert (2, True) == (early.status, f"Look for them: {reconcile}" in early.said)
     looked = await run("bulk", "reconcile", *SENT, "--grace", "0", "--interval", "0")
     assert 4 == looked.status
-    assert f"already there, unknown to this journal, and not sent: {ORDERS} orders" in looked.said
+    assert f"sent already, as the list shows, though this journal did not know: {ORDERS} orders" in looked.said
+    assert "evidence" not in looked.said  # it is what a restored journal expects to be told
     assert f"settled: {ORDERS} successful" in looked.said
     assert "payments-async bulk lift-quarantine --journal j.sqlite --batch-id november --who NAME" in looked.said
     assert 0 == (await run(*LIFT)).status
     again = json.loads((await run("bulk", "run", payroll, *SENT, "--yes", "--json")).out)
     assert (0, None) == (again["sent"], again["stopped"])
+    assert 0 == (await run("bulk", "status", *SENT)).status
+    async with SqliteJournal("j.sqlite") as journal:  # what contradicts that is a contradiction as ever
+        for signal in (Signal.NOTIFIED_FAILED, Signal.NOTIFIED_REVERSED):
+            told = Evidence(signal=signal, source="notification 192.0.2.7", request_id="RUN-7", amount=Decimal(7001))
+            await journal.apply_evidence(told)
+    stands = await run("bulk", "status", *SENT)
+    assert (4, True) == (stands.status, "1 order with evidence against evidence." in stands.said)
     assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 

@@ -67,11 +67,18 @@ async def test_an_answer_that_was_signed_on_another_machine(journal: Journal) ->
     await ruled(journal)
     await journal.propose(attrs.evolve(proposal(), file_digest=OTHER, options={"map": ["name=Jina"], "skip_bad": True}))
     (asked,) = await journal.proposals(DIGEST)
-    answer = key.sign(read_request(approval_request(asked)), by=CHECKER, note="compared")
+    ahead = attrs.evolve(CHECKER, at=1e10)  # by the clock of the other machine
+    answer = key.sign(read_request(approval_request(asked)), by=ahead, note="compared")
+    of_another_key = ApproverKey.create("B. Head").sign(asked, by=CHECKER, note="compared")
+    with pytest.raises(NotApproved, match="is not registered for B"):
+        await journal.approve_signed(of_another_key)
     given = [await journal.approve_signed(answer) for _ in range(2)]
     assert given[0] == given[1] == (await journal.approvals(DIGEST))[0]
     assert (CHECKER.who, CHECKER.login, CHECKER.machine) == (given[0].by.who, given[0].by.login, given[0].by.machine)
     assert [one.public_key for one in await journal.approvers()] == [key.public_key]
+    await journal.withdraw_approval(DIGEST, by=CHECKER)
+    with pytest.raises(NotApproved, match="was taken back"):
+        await journal.approve_signed(answer)
     await journal.withdraw_proposal(DIGEST, by=MAKER)
     await journal.propose(proposal())
     with pytest.raises(NotApproved, match="signed what is not proposed any more"):
@@ -259,13 +266,20 @@ async def test_a_rule_is_kept_and_signed(opens: Opens, clock: Clock) -> None:
 
 
 async def test_all_that_was_proposed(journal: Journal) -> None:
-    """The same by the same person is there once."""
+    """The same by the same person is there once, however often others proposed it since and took that back."""
     for digest in (DIGEST, OTHER, DIGEST):
         await journal.propose(proposal(digest))
+    await journal.approve(DIGEST, by=CHECKER, note="compared")
     await journal.propose(proposal(by=THIRD))
     assert [DIGEST, OTHER, DIGEST] == [one.digest for one in await journal.proposals()]
     assert [MAKER.who, THIRD.who] == [one.by.who for one in await journal.proposals(DIGEST)]
     assert Decimal("3003.50") == (await journal.proposals(OTHER))[0].amount
+    await ruled(journal)
+    for _ in range(100):
+        await journal.withdraw_proposal(DIGEST, by=THIRD)
+        await journal.propose(proposal(by=THIRD))
+    await journal.withdraw_proposal(DIGEST, by=THIRD)
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
 
 
 @pytest.mark.parametrize("digest", ["", "a" * 63, "A" * 64, "a" * 64 + "\n"])

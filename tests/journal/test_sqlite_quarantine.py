@@ -6,10 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from journal.factories import BATCH, IDENTITY, claimed, loaded, missed, order, permitted, swept
+from journal.factories import BATCH, IDENTITY, claimed, loaded, missed, order, permitted, swept, transaction_id
 
 from payments_async.journal import JournalLost, NotLookedFor, Signal, SqliteJournal
-from payments_async.journal.contract import Outcome
+from payments_async.journal.contract import Evidence, Outcome
 
 
 @pytest.fixture
@@ -61,6 +61,39 @@ async def test_writing_an_order_off_does_not_lift_its_quarantine(path: Path) -> 
         await journal.send_again(order(0).request_id, who="Ann", why="the bank never saw it")
         assert 1 == (await journal.run(BATCH)).quarantined
         assert await journal.claim_chunk(BATCH, "worker") is None
+
+
+async def test_what_the_list_shows_of_a_copy_is_expected(path: Path) -> None:
+    """It is no contradiction until a person lifts the quarantine; what a notification alone says waits for a person."""
+    copy = path.with_name("copy.db")
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+    shutil.copyfile(path, copy)
+    async with SqliteJournal(copy) as journal:
+        for number, signal in enumerate((Signal.LOOKED_UP_SUCCESSFUL, Signal.NOTIFIED_SUCCESSFUL)):
+            await journal.apply_evidence(told(signal, number))
+        await missed(journal)
+        await journal.lift_quarantine(BATCH, who="Ann", why="looked for")
+        await journal.apply_evidence(told(Signal.LOOKED_UP_SUCCESSFUL, 2))
+        entries = [entry async for entry in journal.entries(BATCH)]
+    assert ["successful", "parked", "successful"] == [entry.state for entry in entries]
+    known, forgotten, unsent = (entry.conflict for entry in entries)
+    assert None is known
+    assert "which was restored or copied, does not know that it was sent" in str(forgotten)
+    assert "it was never sent from here" in str(unsent)
+
+
+def told(signal: Signal, number: int) -> Evidence:
+    """What the service says of an order."""
+    about = order(number)
+    return Evidence(
+        signal=signal,
+        source="list",
+        request_id=about.request_id,
+        transaction_id=transaction_id(number),
+        amount=about.amount,
+        currency="UGX",
+    )
 
 
 async def test_lists_alone_release_nothing(path: Path) -> None:

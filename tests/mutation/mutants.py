@@ -16,6 +16,8 @@ HISTORY = f"{_STATEMENTS}/_history.py"
 NOTIFICATIONS = f"{_STATEMENTS}/_notifications.py"
 APPROVING = f"{_STATEMENTS}/_approvals.py"
 APPROVALS = "journal/_approvals.py"
+APPROVERS = f"{_STATEMENTS}/_approvers.py"
+SIGNED = "journal/_signed_approvals.py"
 STATES = "journal/_states.py"
 WEIGHING = "journal/_weighing.py"
 RECORDS = "journal/_records.py"
@@ -831,6 +833,84 @@ MUTANTS = (
         "a rule that a restored journal forgot is held by the machine's memory",
         "        if is_forgotten(rule, one):\n",
         "        if False:\n",
+    ),
+    # Approvals that were signed on another machine
+    Mutant(
+        "signed-by-an-unknown-key",
+        APPROVERS,
+        "an answer counts by the key that is registered for its person",
+        "    if known is None or known.public_key != answer.public_key:\n",
+        "    if known is None:\n",
+    ),
+    Mutant(
+        "signed-of-another-proposal",
+        APPROVERS,
+        "what was signed is what is proposed now: orders, file, options, maker and moment",
+        "    if not any(is_as_asked(asked, one) for one in made):\n",
+        "    if not made:\n",
+    ),
+    Mutant(
+        "signed-by-a-key-of-the-maker",
+        APPROVERS,
+        "the maker does not register the key of the person who approves",
+        "        if is_one_person(known.by, maker, shared_logins=True):\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "signed-and-taken-back",
+        APPROVERS,
+        "an answer that was taken back does not count again",
+        "        if mark in one.note or (took_it_back and",
+        "        if (took_it_back and",
+    ),
+    Mutant(
+        "signed-before-taken-back",
+        APPROVERS,
+        "an answer that was signed before another one was taken back does not count",
+        " or (took_it_back and answer.by.at <= one.withdrawn.at):",
+        ":",
+    ),
+    Mutant(
+        "signed-with-one-key-for-two",
+        APPROVERS,
+        "one key is one person",
+        "        if other.public_key == made.public_key and not _is_named(other, name):\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "signed-by-one-who-was-withdrawn",
+        APPROVERS,
+        "a key that was withdrawn counts no more",
+        "        standing = [before for before in standing if not _is_named(before, one.name)]\n",
+        "        if is_registered:\n            standing = [before for before in standing if not _is_named(before, one.name)]\n",
+    ),
+    Mutant(
+        "approver-registered-alone",
+        APPROVERS,
+        "registering a key asks for the approvals that a batch asks for",
+        "    _approvals.check_decision(commit, decision, remembered)\n    facts",
+        "    facts",
+    ),
+    Mutant(
+        "signature-unread",
+        SIGNED,
+        "the signature fits the text",
+        "        key.verify(signature, signed.approval.encode())\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "restored-notification-settles",
+        WEIGHING,
+        "a notification alone settles no order that a restored journal calls planned",
+        "        is_expected = may_be_forgotten and evidence.signal not in _BY_NOTIFICATION\n",
+        "        is_expected = may_be_forgotten\n",
+    ),
+    Mutant(
+        "unsent-is-always-expected",
+        EVIDENCE,
+        "what the list shows of a planned order is expected in quarantine alone",
+        "    may_be_forgotten = unsent and _is_quarantined(commit, row)\n",
+        "    may_be_forgotten = unsent\n",
     ),
     Mutant(
         "batch-begins-unapproved",

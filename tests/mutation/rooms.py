@@ -44,6 +44,7 @@ _PUTS = (
     "tests/outbox/test_strangers.py",
     "tests/outbox/test_settling.py",
 )
+_SIGNED = ("tests/journal/test_contract_approvals.py", "tests/cli/test_signed_approvals.py")
 _LOADING = (
     "tests/journal/test_contract_loads.py",
     "tests/journal/test_contract_approvals.py",
@@ -162,7 +163,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.PERMITS: (*_PERMITS[:10], _DAMAGED, "tests/journal/test_departures.py", *_PERMITS[10:]),
     mutants.RECORDS: (_DAMAGED, *_PERMITS, "tests/journal/test_records.py"),
     mutants.STATES: _STATES,
-    mutants.WEIGHING: _STATES,
+    mutants.WEIGHING: (*_STATES, "tests/journal/test_sqlite_quarantine.py"),
     mutants.EVIDENCE: (
         "tests/journal/test_cancelling.py",
         "tests/journal/test_archiving.py",
@@ -173,6 +174,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
         *_ABSENCE[:7],
     ),
     mutants.APPROVALS: ("tests/journal/test_contract_approvals.py", "tests/cli/test_approvals.py"),
+    **dict.fromkeys((mutants.APPROVERS, mutants.SIGNED), _SIGNED),
     mutants.PUTS: _PUTS,
     mutants.IDS: ("tests/journal/test_request_ids.py", "tests/journal/test_contract_puts.py"),
     mutants.LOADING: _LOADING,

@@ -26,7 +26,7 @@ from payments_async.journal._statements._entries import Commit
 _PROPOSAL = "digest, batch_id, orders, amount, currency, file, path, file_digest, options, who, login, machine, at"
 _WITHDRAWN = "withdrawn_by, withdrawn_login, withdrawn_machine, withdrawn_at"
 _APPROVAL = f"digest, note, who, login, machine, at, {_WITHDRAWN}"
-_LATEST = 100  # proposals that are shown
+_LATEST = " LIMIT 100"  # of all proposals, for a person who looks
 
 
 def propose(commit: Commit, proposal: Proposal) -> None:
@@ -71,11 +71,11 @@ def withdraw_proposal(commit: Commit, digest: str, by: Signature) -> Proposal:
 def proposals(
     connection: Connection | Commit, digest: str | None = None, file_digest: str | None = None
 ) -> Sequence[Proposal]:
-    """The proposals of one plan, those made from one file, or the latest of all; oldest first."""
+    """All proposals of one plan, or all made from one file, else the latest; oldest first."""
     column, value = ("digest", digest) if file_digest is None else ("file_digest", file_digest)
-    chosen, values = ("", ()) if value is None else (f"WHERE {column} = ?", (value,))
+    chosen, most, values = ("", _LATEST, ()) if value is None else (f"WHERE {column} = ?", "", (value,))
     found = connection.execute(
-        f"SELECT {_PROPOSAL}, {_WITHDRAWN} FROM proposal {chosen} ORDER BY id DESC LIMIT {_LATEST}",  # noqa: S608 - names alone
+        f"SELECT {_PROPOSAL}, {_WITHDRAWN} FROM proposal {chosen} ORDER BY id DESC{most}",  # noqa: S608 - names alone
         values,
     ).fetchall()
     return [_proposal(*row) for row in reversed(found)]

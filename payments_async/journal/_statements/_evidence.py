@@ -93,12 +93,22 @@ def apply(
         parks = row.state is State.UNKNOWN
         for other in parked:
             apply(commit, other, evidence, against=against)
-    weighed = weigh(row, evidence, unsent=is_unsent(commit, row), against=against, parks=parks)
+    unsent = is_unsent(commit, row)
+    may_be_forgotten = unsent and _is_quarantined(commit, row)
+    weighed = weigh(row, evidence, unsent=unsent, may_be_forgotten=may_be_forgotten, against=against, parks=parks)
     is_new = record_evidence(commit, row, evidence, weighed.state, weighed.conflict, event_id=event_id)
     flaw = weighed.conflict if is_new else None  # the same again was seen by whoever acknowledged it
     if weighed.state is not row.state or flaw is not None or weighed.transaction_id is not None:
         change(commit, row, weighed.state, transaction_id=weighed.transaction_id, conflict=flaw)
     return TransitionResult(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
+
+
+def _is_quarantined(commit: Commit, row: Row) -> bool:
+    """Whether an order may have been sent, though it is planned: its journal was restored, copied, or took it over."""
+    found = commit.execute(
+        "SELECT 1 FROM chunk WHERE run = ? AND number = ? AND state = 'quarantined'", (run_of(row.id), chunk_of(row.id))
+    )
+    return found.fetchone() is not None
 
 
 def _apply_late(

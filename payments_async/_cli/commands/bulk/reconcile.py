@@ -263,7 +263,9 @@ def _show(screen: Screen, found: Reconciliation) -> None:
     settled = ", ".join(f"{count:,} {state}" for state, count in found.settled.items() if count)
     screen.say(f"settled: {settled or 'nothing'}\n")
     if found.found:
-        screen.say(f"already there, unknown to this journal, and not sent: {counted(found.found, 'order')}\n")
+        screen.say(
+            f"sent already, as the list shows, though this journal did not know: {counted(found.found, 'order')}\n"
+        )
     differences = [
         f"{one.request_id}: {money(one.ours, one.our_currency)} here, {money(one.theirs, one.their_currency)} there"
         for one in found.differences
