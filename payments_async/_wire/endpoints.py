@@ -546,7 +546,7 @@ def _beneficiary(beneficiary: _Beneficiary) -> TransactionBeneficiary:
     if data.PhoneNumber is not None or data.memo is not None:
         if (phone is not None and data.PhoneNumber is not None) or (memo is not None and data.memo is not None):
             raise ValueError("said twice")
-        phone, memo = phone or data.PhoneNumber, memo or data.memo
+        phone, memo = (data.PhoneNumber if phone is None else phone), (data.memo if memo is None else memo)
     return TransactionBeneficiary(
         id=beneficiary.id,
         name=beneficiary.name,

@@ -162,6 +162,10 @@ answers = st.fixed_dictionaries(
     '{"code": 0, "data": {"collection": [{"transactionId": "t", "beneficiary": {"data": '
     '{"PhoneNumber": "7", "CustomerPhone": null}}}]}}'
 )
+@example(
+    '{"code": 0, "data": {"collection": [{"transactionId": "t", "beneficiary": {"data": '
+    '{"Memo": "", "PhoneNumber": ""}}}]}}'
+)
 @example('{"code": 0, "data": {"collection": [], "totalCount": 1e2, "pageSize": 1.0, "currentPage": -1}}')
 def test_read_at_once_or_thoroughly_it_is_the_same_page(body: str) -> None:
     """What the quick reader gives is what the thorough one makes of it; what that one refuses, it leaves alone."""
