@@ -44,7 +44,7 @@ from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection, Gathered
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
-from payments_async.journal._versions import Migration, Step, Version, check_up_to_date, migration
+from payments_async.journal._versions import Migration, Step, Version, check_up_to_date
 
 T = TypeVar("T")
 DEFAULT_SCHEMA = "payments"
@@ -536,8 +536,7 @@ class PostgresDatabase:
         """What bringing the tables up to date would do."""
         with self._alone() as connection:
             _rights.check(connection, self._schema, self._ours, self.named)
-            steps = _schema.steps_for(self._schema, self._steps)
-            todo = migration(_schema.version_of(connection, self._schema), steps)
+            todo = _schema.migration_of(connection, self._schema, self._steps)
             return todo if todo.steps else attrs.evolve(todo, steps=self._mends(connection))
 
     def migrate(self) -> Migration:

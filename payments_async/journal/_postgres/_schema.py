@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 
 import attrs
 
@@ -474,6 +475,7 @@ _TRIGGERS = {  # the latest of a name counts, unless its table is gone
     for statement, name, table in _TRIGGER.findall(_BESIDE + _BY_STATEMENT)
     if table not in {gone for step in STEPS for text in step.statements for *_, gone in _DROPPED.findall(text)}
 }
+_UNSENT = among(UNSENT)
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
@@ -497,14 +499,6 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def steps_for(schema: str, steps: Sequence[Step] = STEPS) -> tuple[Step, ...]:
-    """The steps, for a namespace."""
-    return tuple(
-        attrs.evolve(step, statements=tuple(_named(statement, schema) for statement in step.statements))
-        for step in steps
-    )
-
-
 def _named(statement: str, schema: str) -> str:
     """A statement, for a namespace."""
     return statement.format(
@@ -519,7 +513,7 @@ def _named(statement: str, schema: str) -> str:
         f=quoted(schema).replace("'", "''").replace("%", "%%"),  # ... that is a format
         channel=literal(schema),
         tray=TRAY,
-        unsent=among(UNSENT),
+        unsent=_UNSENT,
     )
 
 
@@ -546,18 +540,28 @@ def version_of(connection: PgConnection, schema: str) -> Version:
     return Version(int(known["version"]), int(known.get("oldest", known["version"])))
 
 
+def migration_of(connection: PgConnection, schema: str, steps: Sequence[Step]) -> Migration:
+    """What bringing the tables of a namespace up to date would do.
+
+    Raises:
+        NotAJournal, JournalTooNew: The tables are none of ours, or of a later version.
+    """
+    todo = migration(version_of(connection, schema), steps)
+    return attrs.evolve(todo, statements=tuple(_named(text, schema) for text in todo.statements))
+
+
 def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS) -> Migration:
     """Bring the tables up to date in the transaction that is open, or make them; tells what was done.
 
     Raises:
         NotAJournal, JournalTooNew, JournalCorrupt: The tables are none of ours, or lack some; they stay as they were.
     """
-    todo = migration(version_of(connection, schema), steps_for(schema, steps))
+    todo = migration_of(connection, schema, steps)
     if todo.before == 0 and not _exists(connection, schema):  # who may not make one may use one that is there
         connection.script(f"CREATE SCHEMA {quoted(schema)}")
-    for number, step in enumerate(steps_for(schema, steps)[todo.before :], todo.before + 1):
+    for number, step in enumerate(steps[todo.before :], todo.before + 1):
         for statement in step.statements:
-            connection.script(statement)
+            connection.script(_named(statement, schema))
         if number == SINCE:
             tables = ("outbox", "archived", "tray")
             write_keys(connection, tables=tables, is_new=not todo.before, prefix=f"{quoted(schema)}.")
@@ -574,16 +578,21 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
 
 def _check_columns(connection: PgConnection, schema: str) -> None:
     """Tables that lack a column of their version are left alone."""
-    made = "".join(text for step in steps_for(schema) for text in step.statements)
+    if lacking := _columns_made() - columns_of(connection, schema):
+        raise JournalCorrupt(f"the journal has no {min(lacking)}, which one of version {len(STEPS)} has")
+
+
+@cache
+def _columns_made() -> frozenset[str]:
+    """Every column that the steps leave, as ``table.column``."""
+    made = "".join(_named(text, "made") for step in STEPS for text in step.statements)
     wanted = {f"{table}.{column}" for table, columns in _CREATED.findall(made) for column in _COLUMN.findall(columns)}
     wanted |= {f"{table}.{column}" for table, column in _ADDED.findall(made)}
     for table, before, after in _RENAMED.findall(made):
         wanted = wanted - {f"{table}.{before}"} | {f"{table}.{after}"}
     gone = _DROPPED.findall(made)
     wanted -= {f"{table}.{column}" for table, column, _ in gone}
-    wanted = {name for name in wanted if name.partition(".")[0] not in {table for *_, table in gone if table}}
-    if lacking := wanted - columns_of(connection, schema):
-        raise JournalCorrupt(f"the journal has no {min(lacking)}, which one of version {len(STEPS)} has")
+    return frozenset(name for name in wanted if name.partition(".")[0] not in {table for *_, table in gone if table})
 
 
 def columns_of(connection: PgConnection, schema: str) -> set[str]:
