@@ -7,6 +7,9 @@ import itertools
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,7 +28,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
-_QUICK, _FEW = 4, 1  # of the tests of one function that differ in their parameters
+_MEASURED = 3  # of the tests of one function that differ in their parameters
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
@@ -39,52 +42,58 @@ def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "states" / str(next(_NUMBERS))))
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """An option for a further Python: each of the functions is tried there, though not with all its parameters."""
-    parser.addoption("--few", action="store_true", help=f"{_FEW} test of each function and database")
-
-
 def pytest_xdist_auto_num_workers() -> int:
     """Two processes for each processor: for half of its time a test waits for a disk, a timer or another process."""
     return 2 * PROCESSORS
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests that differ in their parameters alone the first few are quick, on each database, and the others slow.
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """In a fresh clone each process that shares the tests would compile all of them: compile them once, before."""
+    place = Path(__file__).parent
+    if not session.config.getoption("numprocesses", None) or [*place.glob("wire/__pycache__/test_*-pytest-*.pyc")]:
+        return
+    files = [*map(str, place.rglob("test_*.py"))]
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-n", "0"]
+    running = [
+        Popen([*collect, *files[each::PROCESSORS]], stdout=DEVNULL, stderr=DEVNULL) for each in range(PROCESSORS)
+    ]
+    for one in running:
+        one.wait()  # what is wrong with a file, collecting it again tells
 
-    Measured is what quick tests cover in a file, and slow ones that say so: to measure takes as long as the tests do.
-    With ``--few`` only a few are run. Each of the processes that share the tests begins with its share of the slow
-    ones, so that all end together.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests that differ in their parameters alone one in a file is quick; in PostgreSQL one of the contract's.
+
+    A test in PostgreSQL takes as long as three in a file. Measured are, in a file, what is quick, a few of the others,
+    and slow ones that say so: to measure takes as long as the tests do. What is imported first by a test that is not
+    measured would count as never run, so those come late. Each of the processes that share the tests begins with its
+    share of the slow ones, so that all end together.
     """
     times = Counter[tuple[str, bool]]()
-    few, further = [], set[pytest.Item]()
+    slow, quick, late = [], [], []
     for item in items:
-        name, _, parameters = item.nodeid.partition("[")
-        is_beside_a_file = "postgres" in parameters
-        times[name, is_beside_a_file] += 1
-        if is_beside_a_file:
-            item.add_marker("no_cover")
-        if times[name, is_beside_a_file] > _QUICK and not item.get_closest_marker("slow"):
+        function, _, parameters = item.nodeid.partition("[")
+        is_in_database, mark = "postgres" in parameters, item.get_closest_marker("slow")
+        times[function, is_in_database] += 1
+        number = times[function, is_in_database]
+        if number > 1 or (is_in_database and "/test_contract_" not in function):
             item.add_marker("slow")
-            further.add(item)
-        if times[name, is_beside_a_file] <= _FEW:
-            few.append(item)
-    if config.getoption("--few"):
-        config.hook.pytest_deselected(items=[*{*items} - {*few}])
-        items[:] = few
-    marks = {item: item.get_closest_marker("slow") for item in items}
-    slow = [one for one, mark in marks.items() if mark and one not in further]
-    # what is imported first by a test that is not measured would count as never run
-    quick = sorted((one for one in items if not marks[one] or one in further), key=further.__contains__)
-    for item in (*slow, *(further & {*items})):
-        if not marks[item].kwargs.get("covered"):
+        is_measured = not is_in_database and (mark.kwargs.get("covered", False) if mark else number <= _MEASURED)
+        if not is_measured:
             item.add_marker("no_cover")
+        (slow if mark else quick if is_measured else late).append(item)
     shares = getattr(config, "workerinput", {}).get("workercount", 1)
-    size = -(-len(items) // shares)  # `worksteal` gives each of them as many, in this sequence
-    if shares > 1 and slow:
-        items.clear()
-        for share in range(shares):
-            mine = slow[share::shares]
-            room = max(0, size - len(mine)) if share < shares - 1 else len(quick)
-            items += [*mine, *quick[:room]]
-            del quick[:room]
+    if shares > 1:
+        items[:] = _shared(slow, [*quick, *late], shares)
+
+
+def _shared(slow: Sequence[pytest.Item], quick: list[pytest.Item], shares: int) -> list[pytest.Item]:
+    """The tests in a sequence of which ``worksteal`` gives each process as many, the slow ones spread."""
+    size, items = -(-(len(slow) + len(quick)) // shares), []
+    for share in range(shares):
+        mine = slow[share::shares]
+        room = max(0, size - len(mine)) if share < shares - 1 else len(quick)
+        items += [*mine, *quick[:room]]
+        del quick[:room]
+    return items

@@ -405,6 +405,7 @@ def listed_states(source: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow(covered=True)
 def test_states_are_listed_in_one_place() -> None:
     """Which states are an end, were paid or may be paid again stands in one table; a list of them has a name there."""
     sources = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}

@@ -78,6 +78,7 @@ def local(service: Sandbox, place: Path) -> Payments:
     return Payments(session, journal, senders=["127.0.0.1"])
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_clock_of_the_session_moves_all_of_it(place: Path) -> None:
     """An order that takes two days, and no notification: the outbox looks it up when the clock says so."""
     async with VirtualClock() as clock, Sandbox(clock=clock, processing_delay=2 * 86_400.0) as service:

@@ -61,6 +61,7 @@ HIDDEN = [
 ]
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.parametrize(("part", "shown", "hidden", "field"), HIDDEN)
 async def test_what_is_hidden_and_would_be_paid_is_a_concern(
     workbook: Path, payments: PaymentsSession, part: str, shown: str, hidden: str, field: str

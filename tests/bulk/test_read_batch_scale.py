@@ -112,6 +112,7 @@ async def test_copied_file_with_another_time_stamp_is_still_the_same(tmp_path: P
     assert 1 == len(list(batch.orders))
 
 
+@pytest.mark.slow(covered=True)
 async def test_file_that_changes_under_the_reader_gives_no_wrong_order(tmp_path: Path) -> None:
     """Orders before the change are right, and the first block that differs raises in place of orders."""
     path = write_many(tmp_path / "b.csv", 2 * BLOCK // 120)

@@ -249,6 +249,7 @@ async def test_a_lease_that_is_lost_drops_the_rest_of_the_chunk(tmp_path: Path) 
         await here.check(60)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_storm_of_429_is_waited_out_by_everybody(here: World) -> None:
     """The service turns away the first forty orders: all are sent later, each once, and no order is hammered."""
     here.sandbox.script(Fault.RATE_LIMITED, times=40, on="money", seconds=0.2)

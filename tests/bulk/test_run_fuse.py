@@ -31,6 +31,7 @@ async def test_too_many_rejections_stop_the_run(here: World) -> None:
     await here.check(300)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_few_rejections_do_not(here: World) -> None:
     """Below the rate the batch goes through."""
     here.sandbox.script(Fault.REFUSED, times=5, on="money")

@@ -326,6 +326,7 @@ async def test_a_plan_with_a_new_journal_knows_what_another_one_sent(run: Run, h
     assert "j.sqlite holds it in batch october" in ran.said
 
 
+@pytest.mark.slow(covered=True)
 async def test_free_text_is_sent_only_where_it_is_mapped(run: Run, sandbox: Sandbox, here: Path) -> None:
     """Plan, sheet, document and run say so before it is sent, and the option is named that sends it."""
     write_remarks("march.csv")

@@ -246,6 +246,7 @@ async def test_a_person_is_found_by_what_the_office_calls_them(run: Run, words: 
     assert ("E1017" in masked.out, "Müller" in masked.out) == (False, False)
 
 
+@pytest.mark.slow(covered=True)
 async def test_several_persons_are_shown_to_choose_from(run: Run) -> None:
     """With their orders, and the command that tells of one; `bulk status --find` shows the same."""
     await october(run)
@@ -270,6 +271,7 @@ async def test_a_sum_that_is_unusual_is_typed(run: Run, run_on_terminal: Run, sa
     assert (0, 4) == (sent.status, len(sandbox.ledger))
 
 
+@pytest.mark.slow(covered=True)
 async def test_the_silence_of_notifications_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten minutes after the first acceptance, by the status and by the doctor, with what to look at."""
     await october(run)

@@ -133,6 +133,7 @@ async def half(left: Left, sandbox: Sandbox) -> DemoFolder:
 SAME = ("demo", "--file", "batch.csv", "--seed", "7", "--faults", "many")
 
 
+@pytest.mark.slow(covered=True)
 async def test_what_is_unknown_is_looked_up_and_not_sent_again(run: Run, sandbox: Sandbox, half: DemoFolder) -> None:
     """It says with which run it goes on, and how that stood. Notifications come to the address they came to before."""
     ran = await run(*SAME)

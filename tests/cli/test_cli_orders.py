@@ -52,6 +52,7 @@ async def test_a_payout_without_an_id_is_refused(run: Run, sandbox: Sandbox) -> 
     assert "--request-id: name the order yourself" in ran.said
 
 
+@pytest.mark.slow(covered=True)
 async def test_an_item_that_follows_from_the_number(run: Run, run_on_terminal: Run, sandbox: Sandbox) -> None:
     """It is a guess: a person sees it and agrees to it; without a question it has to be named."""
     guessed = (*PAY[:3], *PAY[5:], *OURS)

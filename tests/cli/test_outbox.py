@@ -152,6 +152,7 @@ async def test_a_terminal_is_asked_before_a_file_is_put(
         assert orders == told["progress"]["outcomes"]["planned"]["orders"]
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_file_with_a_bad_row_is_not_put(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Nor one that was not approved, or without a terminal to ask at."""
     await put(sandbox, 1)

@@ -61,6 +61,7 @@ async def test_single_orders_are_sent_beside(dispatch: Dispatch, journals: list[
         assert (7, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
+@pytest.mark.slow
 async def test_what_a_machine_leaves_behind_another_one_sends(
     dispatch: Dispatch, journals: list[PostgresJournal]
 ) -> None:

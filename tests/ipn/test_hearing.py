@@ -113,6 +113,7 @@ async def test_what_came_before_is_found_by_one_look(two: tuple[Any, Any]) -> No
         await other
 
 
+@pytest.mark.slow(covered=True)
 async def test_those_who_wait_do_not_look_again_for_what_others_wait_for(two: tuple[Any, Any]) -> None:
     """However many they are: one of them reads on, for all."""
     here = Receiver(two[0], policy=NEVER)

@@ -314,6 +314,7 @@ def test_the_turns_that_are_given_out(rate: float, asked: list[tuple[float, int]
             last = first + (given_ - 1) / rate
 
 
+@pytest.mark.slow(covered=True)
 @given(rate=st.floats(0.5, 5000.0), seconds=st.floats(1.0, 20.0))
 def test_nobody_is_starved_of_turns(rate: float, seconds: float) -> None:
     """Whoever asks whenever it is told to has all that the rate allows, but for one."""

@@ -153,6 +153,7 @@ def all_rows(move: Move, journal: Journal) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.slow(covered=True)
 async def test_everything_goes_along(move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row of every table, which opening changes nothing of; the numbers that the database gives go on."""
     move = await furnish(move, tmp_path, monkeypatch)

@@ -743,6 +743,7 @@ async def test_a_backup_that_is_put_over_a_journal_of_many_batches(path: Path, w
             await sends(path)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_backup_taken_in_a_long_life_that_is_put_over_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -267,6 +267,7 @@ async def test_whoever_stands_still_before_a_commit_leaves(schema: str) -> None:
         assert 1 == (await still.progress(BATCH)).counts[State.SENDING]
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_commit_that_leaves_late_is_judged_by_the_clock_of_then(schema: str) -> None:
     """A process that was stopped for longer than its lease is permitted nothing."""
     armed = [False]
@@ -402,6 +403,7 @@ async def until_sending(journal: Journal, count: int) -> None:
             seen = await journal.committed(seen, timeout=0.1)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_whole_commit_that_arrives_late(schema: str) -> None:
     """Is not made: by the moment that it was made for, a lease was good that may be over by now."""
     async with (

@@ -54,6 +54,7 @@ async def test_any_list_that_was_read_dispels_the_doubt_about_a_new_journal(jour
     assert await journal.is_looked_for()
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_year_of_sweeps(journal: Journal) -> None:
     """The latest are told of, however many there were, so that nobody who asks needs more memory each day."""
     await loaded(journal)

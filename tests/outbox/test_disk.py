@@ -170,6 +170,7 @@ async def _is_well(outbox: Outbox) -> bool:
     return (await outbox.health()).is_well
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
     """Puts are refused, nothing is sent, and with room again everything goes on."""
     async with opened(tmp_path) as here:

@@ -220,6 +220,7 @@ async def test_the_thread_of_a_plain_function_keeps_no_connection_of_django(shop
         await until(lambda: asyncio.sleep(0, [one.connection for one in used]), [None])
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_plain_function_that_never_ends(shop: Bank) -> None:
     """It keeps one of four places, also when it is not waited for any more: the other threads are there for others."""
     begun, may_end = [], threading.Event()

@@ -248,6 +248,7 @@ async def test_a_sandbox_for_load(opened: Any, inbox: Inbox) -> None:
     assert Decimal("1000000000") - 3 * Decimal("1500.5") == caller.sandbox.balance
 
 
+@pytest.mark.slow(covered=True)
 async def test_many_orders_at_once(opened: Any) -> None:
     """Each is carried out once, and the money adds up."""
     caller = await opened(ipn_url=None)

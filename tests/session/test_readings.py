@@ -204,6 +204,7 @@ async def test_a_page_that_stays_away(times: Times) -> None:
     assert 300 <= sum(times.slept) < 360
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_list_of_a_hundred_thousand(times: Times) -> None:
     """So many pages as there have to be, and one more."""
     shelf = Shelf(100_000, cap=500)

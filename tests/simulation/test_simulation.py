@@ -9,7 +9,7 @@ from machine import HAS_MANY
 
 TESTS = Path(__file__).parent.parent
 # of all faults, how many of them the quick test takes, and one slow one; 1,500 take five minutes of two processors
-SEEDS, QUICK, BLOCK = 1500 if HAS_MANY else 200, 12, 47
+SEEDS, QUICK, BLOCK = 1500 if HAS_MANY else 200, 6, 47
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
@@ -43,6 +43,7 @@ def test_many_seeds_with_all_faults(first: int) -> None:
     assert " 0 failed" in simulated(str(first), str(min(SEEDS, first + BLOCK)), "--jobs", "1")
 
 
+@pytest.mark.slow
 def test_a_seed_has_one_sequence() -> None:
     """Two runs of a seed leave the same trace."""
     first, second = (traces_of(simulated("3", "6", "--trace")) for _ in range(2))
@@ -55,6 +56,7 @@ def traces_of(said: str) -> list[str]:
     return sorted(line for line in said.splitlines() if line.startswith("trace "))
 
 
+@pytest.mark.slow
 def test_an_idle_outbox_asks_its_journal_little() -> None:
     """An outbox with a receiver that have nothing to do make a dozen statements a second, and no more."""
     assert float(simulated(module="simulation.idle")) <= 13.0

@@ -45,6 +45,7 @@ def order(request_id: str = "r-1") -> PayoutOrder:
     )
 
 
+@pytest.mark.slow(covered=True)
 @pytest.mark.payments_sandbox(processing_delay=2 * DAY)
 async def test_a_notification_after_two_days(
     payments_clock: VirtualClock, payments_outbox: Outbox, payments_sandbox: Sandbox

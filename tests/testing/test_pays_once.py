@@ -68,6 +68,7 @@ def test_a_seed_is_repeated() -> None:
     assert first == str(caught.value)
 
 
+@pytest.mark.slow(covered=True)
 @needs_linux
 def test_a_thread_of_its_own() -> None:
     """It is said that it cannot be simulated, and what to use."""

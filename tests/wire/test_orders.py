@@ -349,6 +349,7 @@ def test_a_payout_in_disguise(method: str, path: str) -> None:
         raw(method, path, query=None, body={})
 
 
+@pytest.mark.slow(covered=True)
 @given(
     st.sampled_from(["transactions/payouts/airtime", "transactions/collections/mobilemoney"]),
     st.randoms(use_true_random=False),
