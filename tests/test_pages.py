@@ -16,7 +16,7 @@ from payments_async import Dialect, State
 from payments_async._cli.app import COMMANDS, load_command
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.profiles import SETTINGS
-from payments_async._wire.quirks import TOLD
+from payments_async._session.quirks import TOLD
 from payments_async._wire.status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async.ipn import TransactionConflict, read_notification
 from payments_async.journal import Signal

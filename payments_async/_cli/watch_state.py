@@ -13,7 +13,7 @@ from payments_async._cli.finding import found_by
 from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
-from payments_async._pages.plots import Course, Plot, plot
+from payments_async._pages.rendering import Course, Plot, plot
 from payments_async.journal import FINAL, UNPAID, UNSETTLED, Entry, Journal, JournalError, Progress, Run, State
 from payments_async.journal.contract import OrderEvent, StoredEvent
 from payments_async.outbox import OutboxHealth

@@ -12,14 +12,18 @@ It asserts nothing that pytest would have to rewrite, and may be imported first 
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import os
+import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlencode
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote, urlencode
 
 import attrs
 import pytest
@@ -36,9 +40,11 @@ from payments_async.ipn._receiver import intake_of
 from payments_async.journal import Journal, PostgresJournal, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
-from payments_async.testing import _postgres
 from payments_async.testing._clock import VirtualClock
 from payments_async.testing._pays_once import Simulation, assert_pays_once
+
+if TYPE_CHECKING:
+    import psycopg
 
 __all__ = [
     "Notification",
@@ -169,9 +175,21 @@ def mend_aioresponses() -> None:
 
     Call it once, in ``conftest.py``. Where nothing needs mending it does nothing.
     """
-    from payments_async.testing._faked import mend
+    import aioresponses.core
+    from aiohttp import ClientResponse
 
-    mend()
+    class Unwritten(ClientResponse):
+        """An answer to a request without a writer: aiohttp 3.14 wants to know it, and aioresponses has none."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            kwargs.setdefault("stream_writer", SimpleNamespace(output_size=0))
+            super().__init__(*args, **kwargs)
+
+    core = vars(aioresponses.core)
+    asks = "stream_writer" in inspect.signature(ClientResponse.__init__).parameters
+    is_told = "stream_writer" in inspect.getsource(aioresponses.core)  # by a later aioresponses
+    if asks and not is_told and core["ClientResponse"] is ClientResponse:
+        core["ClientResponse"] = Unwritten
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -263,7 +281,7 @@ def payments_postgres_tables() -> str:
 
 @pytest.fixture(scope="session")
 def _payments_template(payments_postgres_server: str, payments_postgres_tables: str) -> Iterator[str]:
-    with _postgres.template(payments_postgres_server, payments_postgres_tables) as name:
+    with _template(payments_postgres_server, payments_postgres_tables) as name:
         yield name
 
 
@@ -273,7 +291,7 @@ def payments_postgres(payments_postgres_server: str, _payments_template: str) ->
 
     A test that asks for it has its ``payments_journal`` there. It is dropped after the test.
     """
-    with _postgres.copied(payments_postgres_server, _payments_template) as dsn:
+    with _copied(payments_postgres_server, _payments_template) as dsn:
         yield dsn
 
 
@@ -333,6 +351,75 @@ def _spelled(name: str, place: int, spelling: Spelling) -> str:
             return name if place % 2 else name[0].lower() + name[1:]
         case "snake":
             return _SNAKE.get(name) or "".join(f"_{c.lower()}" if c.isupper() else c for c in name)[1:]
+
+
+# Databases: one for each test, copied from a template that holds the tables of a journal and no order.
+
+
+@contextmanager
+def _template(server: str, tables: str) -> Iterator[str]:
+    """Make a database with the tables of a journal, and with tables of the application.
+
+    Args:
+        server: DSN of a role that may create databases.
+        tables: SQL that makes those of the application.
+
+    Yields:
+        Its name. It is dropped in the end.
+    """
+    with _made(server, "template1") as name:
+        dsn = _place(server, name)
+        journal = PostgresJournal(dsn, state_folder=None)
+        asyncio.run(_migrated(journal))
+        if tables.strip():
+            with _connected(dsn) as connection:
+                connection.execute(tables.encode())
+        yield name
+
+
+@contextmanager
+def _copied(server: str, original: str) -> Iterator[str]:
+    """Make a database like another one; yields its DSN. It is dropped in the end, whoever uses it then."""
+    with _made(server, original) as name:
+        yield _place(server, name)
+
+
+async def _migrated(journal: PostgresJournal) -> None:
+    await journal.migrate()
+
+
+@contextmanager
+def _made(server: str, original: str) -> Iterator[str]:
+    name = f"payments_{secrets.token_hex(8)}"
+    _command(server, "CREATE DATABASE {} TEMPLATE {}", name, original)
+    try:
+        yield name
+    finally:
+        _command(server, "DROP DATABASE {} WITH (FORCE)", name)
+
+
+def _command(server: str, words: str, *names: str) -> None:
+    from psycopg import sql
+
+    with _connected(server) as connection:
+        connection.execute(sql.SQL(words).format(*map(sql.Identifier, names)))
+
+
+def _connected(dsn: str) -> psycopg.Connection:
+    import psycopg
+
+    return psycopg.connect(dsn, autocommit=True)
+
+
+def _place(server: str, name: str) -> str:
+    """The DSN of another database of a server, as an address, which every library reads."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    known = {key: str(value) for key, value in conninfo_to_dict(server).items()}
+    user, password = (quote(known.pop(key, ""), safe="") for key in ("user", "password"))
+    known.pop("dbname", None)
+    login = f"{user}{':' if password else ''}{password}@" if user or password else ""
+    return f"postgresql://{login}/{name}?{urlencode(known)}"
 
 
 name_publicly(globals())

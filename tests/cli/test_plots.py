@@ -1,6 +1,6 @@
 """Curves over time: what is counted, and where it is drawn."""
 
-from payments_async._pages.plots import Course, plot
+from payments_async._pages.rendering import Course, plot
 
 NOON = 1_700_000_000.0
 

@@ -49,13 +49,13 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace, seconds_of
 from payments_async._cli.limits import read_limit
 from payments_async._cli.profiles import read_profiles
+from payments_async._session.quirks import quirks_of_answer, quirks_of_notification
 from payments_async._values.amounts import amount_text, magnitude_text, order_amount, read_amount
 from payments_async._values.request_ids import plain_id
 from payments_async._wire import endpoints
 from payments_async._wire.bodies import read_order, request_of, write_order
 from payments_async._wire.call import Reply
 from payments_async._wire.codec import Unreadable, read_timestamp
-from payments_async._wire.quirks import quirks_of_answer, quirks_of_notification
 from payments_async._wire.replies import retry_after
 from payments_async.bulk import read_batch
 from payments_async.bulk._file._cells import PhoneReader, Unusable, read_money

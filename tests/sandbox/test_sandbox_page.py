@@ -8,7 +8,7 @@ import pytest
 from browser import browsing, needs_browser
 from sandbox.calls import Caller, Inbox, payout
 
-from payments_async.sandbox import Fault, Sandbox, Status, SystemClock, _page
+from payments_async.sandbox import Fault, Sandbox, Status, SystemClock, _sandbox
 
 
 async def transaction_id(caller: Caller, request_id: str = "r-1") -> str:
@@ -149,7 +149,7 @@ async def test_a_page_of_another_site_steers_nothing(caller: Caller) -> None:
 
 async def test_there_is_no_jinja2(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page says what is missing; everything else works."""
-    _page._environment.cache_clear()
+    _sandbox._environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     status, words = await page(caller)
     assert (501, True) == (status, "pip install jinja2" in words)

@@ -11,9 +11,8 @@ from session.conftest import Open, OpenSandbox
 from session.wires import Wire, collection, payout, raw_reply, reply
 
 from payments_async import Dialect, PaymentsError, PaymentsSession, TransactionStatus
-from payments_async._session.quirks import MetQuirks
+from payments_async._session.quirks import TOLD, MetQuirks
 from payments_async._wire.call import Call, Reply
-from payments_async._wire.quirks import TOLD
 from payments_async.ipn import Receiver, serving
 from payments_async.sandbox import Quirks, Sandbox
 from payments_async.testing import deliver, notification

@@ -1,6 +1,5 @@
 """The wire, faked by aioresponses: with whatever aiohttp is installed, a session reads what was made up."""
 
-import importlib
 from decimal import Decimal
 
 import aiohttp
@@ -38,8 +37,7 @@ def test_what_needs_no_mending_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
     class Plain(aiohttp.ClientResponse):
         def __init__(self, method: str, url: object) -> None: ...
 
-    faked = importlib.import_module("payments_async.testing._faked")
-    monkeypatch.setattr(faked, "ClientResponse", Plain)
+    monkeypatch.setattr(aiohttp, "ClientResponse", Plain)
     monkeypatch.setattr(core, "ClientResponse", Plain)
     mend_aioresponses()
     assert Plain is core.ClientResponse

@@ -11,8 +11,7 @@ from journal import postgres
 from payments_async import Beneficiary, Entry, MobileMoneyWallet, Outbox, PayoutOrder, PostgresJournal, Receiver, State
 from payments_async.ipn import TransactionSucceeded
 from payments_async.sandbox import Sandbox
-from payments_async.testing import VirtualClock
-from payments_async.testing._postgres import copied, template
+from payments_async.testing import VirtualClock, _copied, _template
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +59,7 @@ async def test_the_same_withdrawal_in_two_tests(
 def test_a_database_goes_with_its_test() -> None:
     """Neither the database nor its template is left on the server, although a connection is still open."""
     with psycopg.connect(postgres.dsn()) as server:
-        with template(postgres.dsn(), "") as original, copied(postgres.dsn(), original) as dsn:
+        with _template(postgres.dsn(), "") as original, _copied(postgres.dsn(), original) as dsn:
             left = psycopg.connect(dsn)
             names = [original, left.info.dbname]
         left.close()
