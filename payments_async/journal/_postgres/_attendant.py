@@ -6,6 +6,7 @@ The attendants of a process share one session of the server and one thread, the 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import selectors
@@ -97,7 +98,7 @@ class Attendant:
         self.is_deaf = False
         self.forgotten: set[str] = set()
         self._missing: dict[str, float] = {}
-        self._has_looked = False
+        self._looked = -math.inf  # when it was seen who is missing
         self._is_told = False
         self._is_told_of_others = False
         self._is_laid = False
@@ -125,15 +126,15 @@ class Attendant:
 
     @property
     def dead(self) -> list[str]:
-        """The holders that died without an end, as far as is known."""
-        now = self._clock()
-        return [name for name, since in list(self._missing.items()) if now - since >= self._grace]
+        """The holders that died without an end: a look has found them missing still, after so long."""
+        looked = self._looked  # before what is told of by the next look
+        return [name for name, since in list(self._missing.items()) if looked - since >= self._grace]
 
     @property
     def is_unsure(self) -> bool:
         """Whether somebody may be dead, which will be known in a moment."""
-        now = self._clock()
-        return not self._has_looked or any(now - since < self._grace for since in list(self._missing.values()))
+        looked = self._looked
+        return looked == -math.inf or any(looked - since < self._grace for since in list(self._missing.values()))
 
     def forget(self, names: Iterable[str]) -> None:
         """What these had leased is free: nobody is to be told of them again."""
@@ -151,9 +152,11 @@ class Attendant:
         return self._is_told or self._is_laid
 
     @property
-    def is_due(self) -> bool:
-        """Whether a look for the dead does not wait for its second."""
-        return bool(self.forgotten) or not self._has_looked
+    def due_at(self) -> float:
+        """When it is to look at the latest: a look finds out whether those who were missing still are after a while."""
+        since = list(self._missing.values())
+        ends = [moment + self._grace for moment in since if self._looked - moment < self._grace]
+        return min(ends, default=math.inf) if self._looked > -math.inf and not self.forgotten else -math.inf
 
     def locking(self) -> tuple[str, Sequence[object]]:
         """The question that takes a lock, for a session that holds none of ours."""
@@ -204,7 +207,7 @@ class Attendant:
             missing = [name for name in missing if name != forgotten]
             connection.execute(still, (forgotten, self._holder))  # who is back meanwhile is not forgotten
         self._missing = {name: self._missing.get(name, now) for name in missing}
-        self._has_looked = True
+        self._looked = now
         self.is_deaf = not has_room
         if self.is_deaf:  # something may have been committed
             self.hear_all()
@@ -339,13 +342,14 @@ class JournalListener:
             now = time.monotonic()
             is_time = now - looked >= _LOOK
             self._begin(connection, [one for one in attendants if one not in self._held], is_time=is_time)
-            if not self._look(connection, [one for one in self._shown if is_time or one.is_due]):
+            if not self._look(connection, [one for one in self._shown if is_time or one.due_at <= now]):
                 for one in attendants:
                     one.lent()
                 return
             looked = now if is_time else looked
             self._drain(connection)
-            left = max(0.0, looked + _LOOK - time.monotonic())
+            until = min([looked + _LOOK, *(one.due_at for one in self._shown)])
+            left = max(0.0, until - time.monotonic())
             if any(one.has_news for one in self._shown) or self._wait([connection.raw.pgconn.socket], left):
                 self._hear(connection)
 

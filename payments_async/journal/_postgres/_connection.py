@@ -146,9 +146,13 @@ class PgConnection:
         """The rows of several questions, which are asked in one exchange."""
         if len(questions) < 2:
             return [self.execute(*question).fetchall() for question in questions]
-        with self.raw.pipeline():
-            cursors = [self.execute(*question) for question in questions]
-            return [cursor.fetchall() for cursor in cursors]
+        try:
+            with self.raw.pipeline():
+                cursors = [self.execute(*question) for question in questions]
+                return [cursor.fetchall() for cursor in cursors]
+        except psycopg.Error:
+            self.raw._prepared.clear()  # psycopg takes for prepared what the server has not come to
+            raise
 
     def script(self, sql: str) -> tuple[Any, ...] | None:
         """Do several statements without values in one exchange; tells the row that the last one found, if any."""

@@ -105,9 +105,11 @@ class Tally:
     async def beyond(self, seen: int, timeout: float) -> int:
         """Wait until it is another one than this, for so many seconds at most; tells it."""
         until = time.monotonic() + timeout
-        while self._count == seen and (left := until - time.monotonic()) > 0:
+        while (left := until - time.monotonic()) > 0:
             if self._next is None or self._next.done():
                 self._next = asyncio.get_running_loop().create_future()
+            if self._count != seen:  # asked once it is waited for: else a rise between would wake nobody
+                break
             await asyncio.wait([self._next], timeout=left)
         return self._count
 
