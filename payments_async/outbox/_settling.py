@@ -161,8 +161,7 @@ class Settler:
         counts = (await self._journal.progress(outbox=self._outbox)).counts
         oldest = self._oldest_unknown() if self._is_here else None
         if oldest is None and counts[State.UNKNOWN]:
-            pages = self._journal.open_orders(self._outbox, State.UNKNOWN)
-            oldest = min([order.since async for page in pages for order in page], default=None)
+            oldest = (await self._journal.oldest(self._outbox)).get(State.UNKNOWN)
         return SettlingProgress(
             is_here=self._is_here,
             unknown=counts[State.UNKNOWN],
