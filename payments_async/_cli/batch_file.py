@@ -178,7 +178,7 @@ class FormatOptions:
     currency: Annotated[str | None, typer.Option(help="Currency of rows that name none.")] = None
     encoding: Annotated[str | None, typer.Option(help="Of a text file; guessed by default.")] = None
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; guessed by default.")] = None
-    sheet: Annotated[str | None, typer.Option(help="Of a workbook; the first by default.")] = None
+    sheet: Annotated[str | None, typer.Option(help="Of a workbook; the one with known headings by default.")] = None
     forget: Annotated[
         bool, typer.Option("--forget", help="Forget how a file with this header was read; say it anew.")
     ] = False

@@ -4,7 +4,7 @@ import asyncio
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from payments_async._cli.batch_file import FormatOptions, RowOptions, read_compa
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.limits import read_limit
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, counted, money, quoted, shortened
 from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
 from payments_async.bulk import (
@@ -35,9 +35,10 @@ from payments_async.bulk import (
 )
 from payments_async.journal import Journal
 
-_EXAMPLES = 3  # of things that are alike
-_GROUPS = 5  # of things that are alike
 _LISTED = 20  # lines of a list
+_VALUES = 3  # of a field that is wrong
+_PLAIN = 6  # headings that are the names of fields, each of which is told
+_ROOM = 18  # lines of a screen of 25: what follows a plan takes the others
 _GOES_TO = {None: "stays in the file", "service": "the service", "beneficiary": "the service and the beneficiary"}
 _CHANGES = {
     "other account": "Known name, other account than last time, which is not paid any more",
@@ -197,6 +198,7 @@ def show_plan(
     title: str,
     *,
     everything: bool = False,
+    is_brief: bool = False,
     names: Mapping[str, str] | None = None,
     is_asked: bool = True,
 ) -> None:
@@ -204,42 +206,73 @@ def show_plan(
 
     Args:
         everything: All that is known, and not the first of what is alike.
+        is_brief: What fits on a screen; not where a question follows.
         names: What orders are called, where that is not their id.
         is_asked: A question follows, or a person looks whom it pays: at a terminal, changes name them in full.
     """
-    called = names or {}
+    show = partial(_show, screen, made, title, names or {}, is_asked=is_asked)
+    if everything or not is_brief:
+        show(_Detail() if everything else _DETAILS[0])
+    else:
+        screen.fit(_ROOM, [partial(show, one) for one in _DETAILS])
+
+
+@attrs.frozen
+class _Detail:
+    """How much is shown of what is alike: groups, and examples of each; with no example a group is one line."""
+
+    groups: int | None = None
+    examples: int | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a line has to do."""
+        return self.examples == 0
+
+
+_DETAILS = (_Detail(5, 3), _Detail(5, 1), _Detail(3, 1), _Detail(3, 0), _Detail(2, 0))
+
+
+def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], detail: _Detail, *, is_asked: bool) -> None:
+    """Write a plan with so much detail."""
 
     def shown(request_id: str) -> str:
-        return called.get(request_id, request_id)
+        return names.get(request_id, request_id)
 
     total = quoted(money(made.total, made.currency))
     screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
-    _show_shares(screen, "Kind", made.by_kind, made)
-    if everything or len(made.by_item) == 1:
+    everything = detail.groups is None
+    if everything:
+        _show_shares(screen, "Kind", made.by_kind, made)
         _show_shares(screen, "Item", made.by_item, made)
     show_guesses(screen, made.guesses)
+    balance, left = (money(one, made.currency) for one in (made.balance, made.balance - made.open_total))
+    open_ = (
+        f"{made.open_count:,}, {money(made.open_total, made.currency)}; {made.recorded:,} are in the journal already"
+    )
     screen.fields(
         [
-            ("balance", f"{money(made.balance, made.currency)}"),
-            ("left after", money(made.balance - made.open_total, made.currency)),
-            ("recorded", f"{made.recorded:,} in the journal" if made.recorded else None),
-            ("to be sent", f"{made.open_count:,}, {money(made.open_total, made.currency)}" if made.recorded else None),
+            ("kind", None if everything else _shares(made.by_kind)),
+            ("item", None if everything or len(made.by_item) != 1 or made.guesses else _shares(made.by_item)),
+            ("balance", f"{balance}, and {left} after this"),
+            ("to be sent", open_ if made.recorded else None),
             ("takes about", _duration(made.seconds)),
-            ("digest", made.digest),
+            ("digest", made.digest if made.is_clean or not detail.is_short else None),
         ]
     )
-    show_columns(screen, made.columns, everything=everything)
-    issues = _IssueList(screen, shown, everything=everything)
+    screen.fields(() if everything else _columns(made.columns))
+    _show_columns(screen, made.columns, everything=everything)
+    issues = _IssueList(screen, shown, detail)
     problems = f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is"
     issues.show(problems, "red", made.problems, made.problem_count)
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
     concerns = f"{counted(len(made.concerns), 'concern')}: {looked}"
     issues.show(concerns, "yellow", made.concerns, made.concern_count)
     issues.show(f"{made.left_out:,} left out", "yellow", made.skipped, made.skipped_count)
-    _show_duplicates(screen, made, shown, everything=everything)
+    _show_duplicates(screen, made, shown, detail)
     if made.comparison is not None:
-        _show_comparison(screen, made.comparison, made.currency, shown, everything=everything, is_asked=is_asked)
+        _show_comparison(screen, made.comparison, made.currency, shown, detail, is_asked=is_asked)
     issues.show("Look at this", "yellow", made.warnings, made.warning_count)
 
 
@@ -271,35 +304,39 @@ def plan_document(made: Plan) -> dict[str, object]:
     return {"clean": made.is_clean, **known}
 
 
-def show_columns(screen: Screen, columns: Sequence[FileColumn], *, everything: bool = False) -> None:
-    """Write what becomes of each column of a file, and who gets what stands there: in a few lines, or in a table."""
-    if not columns:
-        return
-    screen.say()
-    if everything:
+def _columns(columns: Sequence[FileColumn]) -> Iterator[tuple[str, str]]:
+    """What becomes of each column of a file, and who gets what stands there, in a few lines."""
+    known = [one for one in columns if one.column is not None]
+    plain = [one.heading for one in known if one.heading == one.column]
+    renamed = [f"{one.heading} as {_read_as(one)}" for one in known if one.heading != one.column]
+    if len(plain) > _PLAIN:
+        plain = [f"{len(plain)} columns by their own names"]
+    yield "read", ", ".join((*renamed, *plain))
+    yield "not read", ", ".join(one.heading for one in columns if one.column is None)
+    yield "seen by the beneficiary", ", ".join(one.heading for one in columns if one.goes_to == "beneficiary")
+
+
+def _show_columns(screen: Screen, columns: Sequence[FileColumn], *, everything: bool) -> None:
+    """Write the same in a table, and how a free text would get to the beneficiary."""
+    if everything and columns:
+        screen.say()
         rows = [[one.heading, _read_as(one), _GOES_TO[one.goes_to]] for one in columns]
         screen.table(["Column of the file", "Read as", "Goes to"], rows)
-    else:
-        screen.fields(
-            [
-                ("read", ", ".join(_read_short(one) for one in columns if one.column is not None)),
-                ("not read", ", ".join(one.heading for one in columns if one.column is None)),
-                ("seen by the beneficiary", ", ".join(one.heading for one in columns if one.goes_to == "beneficiary")),
-            ]
-        )
     if free := next((one for one in columns if one.is_free_text), None):
         option = shlex.join(["--map", f"message={free.heading}"])
         screen.say(f"To send {quoted(free.heading)} to the beneficiary, add {quoted(option)}")
-
-
-def _read_short(one: FileColumn) -> str:
-    return one.heading if one.heading == one.column else f"{one.heading} as {_read_as(one)}"
 
 
 def _read_as(one: FileColumn) -> str:
     if one.column is None:
         return "not read"
     return f"{one.column} (--map)" if one.is_mapped else one.column
+
+
+def _shares(shares: Mapping[str, Share]) -> str:
+    if len(shares) == 1:
+        return next(iter(shares))
+    return "; ".join(f"{key} {share.count:,} of {money(share.total)}" for key, share in shares.items())
 
 
 def _show_shares(screen: Screen, name: str, shares: Mapping[str, Share], made: Plan) -> None:
@@ -316,7 +353,7 @@ class _IssueList:
 
     _screen: Screen
     _name: Callable[[str], str]
-    _everything: bool = attrs.field(kw_only=True)
+    _detail: _Detail
 
     def show(self, title: str, style: str, issues: Sequence[Issue], count: int = 0) -> None:
         """Write issues that are alike as one, what is rare before what is frequent.
@@ -331,9 +368,9 @@ class _IssueList:
             return
         self._screen.say(f"\n[bold {style}]{title}[/]")
         alike = sorted(groups.values(), key=_weight)
-        for one in alike if self._everything else alike[:_GROUPS]:
+        for one in alike[: self._detail.groups]:
             self._write(one)
-        if rest := () if self._everything else alike[_GROUPS:]:
+        if rest := () if self._detail.groups is None else alike[self._detail.groups :]:
             others = sum(_size(one) for one in rest)
             self._screen.say(f"{others:>7,} for {counted(len(rest), 'other reason')}; --all shows them")
         if (left := count - sum(map(_size, alike))) > 0:
@@ -342,13 +379,18 @@ class _IssueList:
     def _write(self, alike: Sequence[Issue]) -> None:
         """Write one group: how many, what is wrong, and the first of them."""
         first, places = alike[0], list(self._places(alike))
+        examples = self._detail.examples
         values = list(dict.fromkeys(repr(one.value) for one in alike if one.value and one.row is None))
-        more = ", ..." if len(values) > _EXAMPLES else ""
+        more = ", ..." if len(values) > _VALUES else ""
         field = "" if first.field == "batch" else first.field or "whole row"
-        what = " ".join(filter(None, (field, ", ".join(values[:_EXAMPLES]) + more)))
+        what = " ".join(filter(None, (field, ", ".join(values[:_VALUES]) + more)))
         number = f"{_size(alike):>7,} " if places else " " * 8
-        self._screen.hanging(number, quoted(f"{what}: {first.remedy}" if what else first.remedy))
-        shown = places if self._everything else places[:_EXAMPLES]
+        if self._detail.is_short:
+            what = ", ".join(filter(None, (what, next(iter(places), ""))))
+        said = f"{what}: {first.remedy}" if what else first.remedy
+        width = self._screen.out.width - len(number) - 1 if self._detail.is_short else len(said)
+        self._screen.hanging(number, quoted(shortened(said, width)))
+        shown = places[:examples]
         if shown:
             left = _size(alike) - len(shown)
             rest = f" and {left:,} more" if left > 0 else ""
@@ -371,7 +413,7 @@ def _weight(alike: Sequence[Issue]) -> tuple[bool, int]:
     return any(one.row is not None or one.orders for one in alike), _size(alike)
 
 
-def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], *, everything: bool) -> None:
+def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], detail: _Detail) -> None:
     """Who is paid twice: what is odd first, and last month's payees, who are many, last."""
     found = made.duplicates
     if not found.groups:
@@ -383,14 +425,14 @@ def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], *, 
     shown: dict[tuple[str | None, bool], list[Duplicate]] = {}
     for one in found.shown:
         shown.setdefault((one.batch_id, one.same_amount), []).append(one)
-    for group in found.groups[:_LISTED]:
+    for group in () if detail.is_short else found.groups[:_LISTED]:
         members = shown.get((group.batch_id, group.same_amount), [])
         screen.say(f"  {quoted(_group(group))}")
-        for one in islice(members, None if everything else _EXAMPLES):
+        told = members[: detail.examples]
+        for one in told:
             screen.hanging("    ", quoted(_duplicate(one, name)))
-        told = len(members) if everything else min(len(members), _EXAMPLES)
-        if group.count > told:
-            screen.say(f"    and {group.count - told:,} more")
+        if group.count > len(told):
+            screen.say(f"    and {group.count - len(told):,} more")
 
 
 def _group(group: DuplicateGroup) -> str:
@@ -404,8 +446,8 @@ def _show_comparison(
     found: Comparison,
     currency: str | None,
     name: Callable[[str], str],
+    detail: _Detail,
     *,
-    everything: bool,
     is_asked: bool,
 ) -> None:
     """What is not as it was."""
@@ -413,16 +455,21 @@ def _show_comparison(
         f"\n[bold]Compared with {quoted(found.other)}[/] ({counted(found.count, 'payout')}, "
         f"{quoted(money(found.total, currency))}): {counted(found.same, 'payee')} as before"
     )
-    for kind, count in found.counts.items():
-        if not count:
-            continue
+    changes = {kind: count for kind, count in found.counts.items() if count}
+    if detail.is_short and changes:
+        screen.say("; ".join(f"{_changed(kind, count)}" for kind, count in changes.items()) + "; --all shows them")
+    for kind, count in () if detail.is_short else changes.items():
         members = [one for one in found.shown if one.kind == kind]
-        screen.say(f"  {count:,} {_CHANGES[kind][0].lower()}{_CHANGES[kind][1:]}:")
-        told = members if everything else members[:_EXAMPLES]
+        screen.say(f"  {_changed(kind, count)}:")
+        told = members[: detail.examples]
         for one in told:
             screen.hanging("    ", quoted(_change(screen, one, name, is_asked=is_asked)))
         if count > len(told):
             screen.say(f"    and {count - len(told):,} more")
+
+
+def _changed(kind: str, count: int) -> str:
+    return f"{count:,} {_CHANGES[kind][0].lower()}{_CHANGES[kind][1:]}"
 
 
 def _change(screen: Screen, one: PayeeChange, name: Callable[[str], str], *, is_asked: bool) -> str:

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import AsyncIterable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -139,15 +140,23 @@ def _tried_again(later: LaterTry | None) -> str:
     return f"tried again in batch {later.batch_id}, where it is {later.state}{warning}"
 
 
-def show_reasons(
-    screen: Screen, title: str, style: str, found: Sequence[Reason], *, most: int = _REASONS, is_short: bool = False
-) -> None:
-    """Write why orders are not paid, or need a person: the first reasons, with the first three orders of each.
+def show_reasons(screen: Screen, needing: Sequence[Reason], unpaid: Sequence[Reason], *, room: int) -> None:
+    """Write why orders need a person or are not paid: the first reasons, with the first three orders of each.
 
     Args:
-        most: Reasons that are shown.
-        is_short: A line for each, without its orders.
+        room: Lines of a terminal; where they do not do, each reason has a line, without its orders.
     """
+
+    def write(most: int, *, is_short: bool) -> None:
+        _show_reasons(screen, "Need a person", "magenta", needing, most, is_short=is_short)
+        _show_reasons(screen, "Not paid, and why", "red", unpaid, most, is_short=is_short)
+
+    screen.fit(room, [partial(write, _REASONS, is_short=False), partial(write, 2, is_short=True)])
+
+
+def _show_reasons(
+    screen: Screen, title: str, style: str, found: Sequence[Reason], most: int, *, is_short: bool
+) -> None:
     if not found:
         return
     screen.say(f"\n[bold {style}]{title}: {sum(one.orders for one in found):,}[/]")

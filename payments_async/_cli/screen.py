@@ -183,6 +183,16 @@ class Screen:
         if count > _LISTED:
             self.say(f"  and {count - _LISTED:,} more; --json shows them")
 
+    def fit(self, lines: int, writers: Sequence[Callable[[], None]]) -> None:
+        """Write the first of these that takes at most so many lines of a terminal, or the last; a pipe has room."""
+        for write in writers[:-1] if self.is_live else ():
+            with self.out.capture() as captured:
+                write()
+            if captured.get().count("\n") <= lines:
+                write()
+                return
+        writers[-1 if self.is_live else 0]()
+
     def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
         """Write one thing: a name and a value on each line, empty values left out."""
         if self.as_json:

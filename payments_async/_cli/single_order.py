@@ -181,8 +181,10 @@ class SingleOrder:
                 entry = await self._known(journal, identity)
             else:
                 journal, entry = None, None
+            ordered = self.order if entry is None else entry.order
             if entry is None or entry.state is State.PLANNED:
-                await self._agree(payments, path)
+                currency = await self._agree(payments, path)
+                ordered = attrs.evolve(ordered, currency=currency) if entry is None else ordered
                 try:  # what is wrong with the credentials or the way there is found out before anything can have left
                     async with working(self.screen, "logging in", payments):
                         await payments.log_in()
@@ -197,7 +199,8 @@ class SingleOrder:
                 introduce(self.screen, path, journal)
             if self.sending.without_looking:
                 await check_doubt(journal)
-            return await _OrderRun(asked=self, payments=payments, journal=journal, path=path).run(entry)
+            asked = attrs.evolve(self, order=ordered)
+            return await _OrderRun(asked=asked, payments=payments, journal=journal, path=path).run(entry)
 
     async def _known(self, journal: Journal, identity: RunIdentity) -> Entry | None:
         """What the journal holds under this request id.
@@ -215,8 +218,9 @@ class SingleOrder:
                 f"--journal: it belongs to user {clean(run.identity.user_id)} at {clean(run.identity.base_address)}; "
                 "name the journal of this account, or leave the option out"
             )
-        if entry.order != self.order:
-            differences = "; ".join(_differences(self.screen, entry.order, self.order))
+        ours = self.order if self.order.currency else attrs.evolve(self.order, currency=entry.order.currency)
+        if entry.order != ours:  # whoever named no currency may have been told the account's
+            differences = "; ".join(_differences(self.screen, entry.order, ours))
             raise BadInput(
                 f"--request-id: {clean(request_id)} is the id of another order, {_standing(entry)}: {differences}. "
                 "Nothing was sent; a request id names one order for ever, so name a new order with a new one"
@@ -228,8 +232,12 @@ class SingleOrder:
             )
         return entry
 
-    async def _agree(self, payments: PaymentsSession, path: JournalPlace) -> None:
-        """Show the order as it would be sent, and ask for a yes unless it was given. Raises ``Declined``."""
+    async def _agree(self, payments: PaymentsSession, path: JournalPlace) -> str | None:
+        """Show the order as it would be sent, and ask for a yes unless it was given. Raises ``Declined``.
+
+        Returns:
+            The currency: the order's, else the account's where that was asked for.
+        """
         screen, order = self.screen, self.order
         asks = not self.sending.yes and screen.can_ask
         currency = order.currency
@@ -264,6 +272,7 @@ class SingleOrder:
         verb, way = ("Send", "to") if payout else ("Request", "from")
         question = f"{verb} {money(order.amount, currency)} {way} {where}?"
         screen.confirm(question, yes=self.sending.yes, otherwise="nothing was sent")
+        return currency
 
 
 @attrs.frozen(kw_only=True)

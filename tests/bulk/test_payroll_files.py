@@ -5,8 +5,10 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+import xlsxwriter  # type: ignore[import-untyped]
 from bulk.files import MTN, csv_text, edit_workbook, row, write_csv, write_workbook
 from nested import for_read
 
@@ -349,6 +351,22 @@ async def test_the_sheets_are_named_where_the_first_has_no_header(tmp_path: Path
         "only the sheet 'Payouts' was looked at, and the workbook also has 'Staff', 'Rates'" in batch.problems[0].remedy
     )
     assert "(--sheet)" in batch.problems[0].remedy
+
+
+async def test_the_sheet_behind_a_cover_is_read(tmp_path: Path) -> None:
+    """It alone has headings that are known, and those say the currency; it is told which one was read."""
+    with xlsxwriter.Workbook(path := tmp_path / "b.xlsx") as book:
+        book.add_worksheet("Cover").write_row(0, 0, ["ACME", "Payroll November"])
+        staff = book.add_worksheet("Staff")
+        staff.write_row(0, 0, ["Staff No", "Employee Name", "Mobile Money Number", "Net Pay (UGX)"])
+        staff.write_row(1, 0, ["E1", "Amber Brightwater", "0772000001", 150_000])
+    how: dict[str, Any] = {"item": MTN, "kind": "mobile_money", "derive_request_ids": True, "batch_id": "november"}
+    batch = await read_batch(path, **how)
+    assert ([], [("UGX", 150_000)]) == (problems(batch), [(one.currency, one.amount) for one in batch.orders])
+    assert "only the sheet 'Staff' is read; the workbook also has 'Cover'" in batch.notes
+    assert ("Net Pay (UGX)", "amount") in [(one.heading, one.column) for one in batch.columns]
+    other = await read_batch(path, currency="KES", **how)
+    assert ["the heading says UGX, the batch is in KES; correct one of them"] == [one.remedy for one in other.problems]
 
 
 async def test_json_takes_exact_numbers_of_any_length(tmp_path: Path) -> None:

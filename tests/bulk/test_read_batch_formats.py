@@ -200,7 +200,7 @@ async def test_workbook_is_read_like_the_same_csv(tmp_path: Path) -> None:
     batch = await read_batch(path)
     assert list((await read_batch(write_csv(tmp_path / "b.csv", *rows))).orders) == list(batch.orders)
     assert {7} == {problem.row for problem in batch.problems}
-    assert ("only one sheet is read; the workbook also has 'Notes'",) == batch.notes
+    assert ("only the sheet 'Payouts' is read; the workbook also has 'Notes'",) == batch.notes
     with pytest.raises(ValueError, match="no sheet 'Other'"):
         await read_batch(path, file=FileFormat(sheet="Other"))
     assert 1 == len((await read_batch(path, file=FileFormat(sheet="Notes"))).problems)

@@ -491,6 +491,39 @@ async def test_what_was_not_paid_is_named_with_the_reason(
     )
 
 
+@pytest.mark.slow(covered=True)
+async def test_three_hundred_rows_fit_on_a_screen(run: Run, run_on_terminal: Run, sandbox: Sandbox, here: Path) -> None:
+    """Of 25 lines with 80 columns, whatever is wrong with them: the plan, how the batch stands, and its report."""
+    rows = [row(request_id=f"RUN-{n}", amount=f"{n + 500}", phone_number=f"+2567720{n:05}") for n in range(300)]
+    wrong = [
+        *(("amount", "-5"), ("phone_number", "123"), ("amount", "abc"), ("phone_number", "+256772000000")),
+        *(("product_item_id", "NONE"), ("kind", "cheque"), ("name", ""), ("request_id", "RUN-0"), ("area", "9" * 400)),
+    ]
+    bad = [one | dict([wrong[n % len(wrong)]] if n % 12 else []) for n, one in enumerate(rows)]
+    payroll, worse = (write_csv(here / name, *many).name for name, many in (("p.csv", rows), ("b.csv", bad)))
+    for n in range(300):
+        match n % 10:
+            case 1 | 2:
+                words = f"The wallet of kind {'abcdefg'[n % 7]} is not registered with this operator, nor with another"
+                sandbox.script(Fault.REFUSED, on="payout", request_id=f"RUN-{n}", code=1 + n % 7, message=words)
+            case 3:
+                sandbox.script(Fault.FAILS, request_id=f"RUN-{n}")
+            case 4 | 5:
+                sandbox.script(Fault.LOST_AFTER, on="payout", request_id=f"RUN-{n}")
+    of = ("--journal", "many.sqlite", "--batch-id", "many")
+    seen = {"plan": await run_on_terminal("bulk", "plan", worse, *of, COLUMNS="80", LINES="25")}
+    patient = ("--max-unknown", "300", "--max-error-rate", "1")
+    assert 4 == (await run("bulk", "run", payroll, *of, "--new-journal", "--yes", *patient)).status
+    async with SqliteJournal("many.sqlite") as journal:
+        for n in (4, 14, 24):
+            await journal.park(f"RUN-{n}", detail="two list scans")
+    for command in ("status", "report"):
+        seen[command] = await run_on_terminal("bulk", command, *of, COLUMNS="80", LINES="25")
+    assert "for 4 other reasons; --all shows them" in seen["plan"].said
+    assert all("Not paid, and why" in seen[one].said for one in ("status", "report"))
+    assert {} == {one: ran.out for one, ran in seen.items() if ran.out.count("\n") > 25}
+
+
 async def test_reasons_that_are_not_counted_are_told(
     run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

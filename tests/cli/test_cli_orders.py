@@ -62,6 +62,8 @@ async def test_an_item_that_follows_from_the_number(run: Run, run_on_terminal: R
     assert (0, 1, True) == (asked.status, len(sandbox.ledger), "people keep numbers" in asked.said), asked.said
     other = await run(*guessed, "--item", "AIRTELMOBILEMONEYPAYOUTUG_AIRTELMOBILEMONEYPAYOUTUG", "--yes")
     assert (2, 1, True) == (other.status, len(sandbox.ledger), "is the id of another order" in other.said)
+    again = json.loads((await run(*guessed, "--item", PAY[4], "--yes", "--json")).out)  # the currency was kept
+    assert ("UGX", 1) == (again["currency"], len(sandbox.ledger))
 
 
 async def test_nobody_to_ask_means_nothing_is_sent(run: Run, sandbox: Sandbox) -> None:

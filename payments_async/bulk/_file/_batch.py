@@ -28,6 +28,7 @@ from payments_async.bulk._file._headings import COLUMNS, Columns, FileColumn
 from payments_async.bulk._file._rows import RowReading, Rules, always_needed, read_good_row, read_kind, read_row
 from payments_async.bulk._file._tables import FEWEST_COLUMNS, FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._file._totals import EXACT, TOTAL, ControlSums
+from payments_async.bulk._file._workbooks import Sheet
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
 
 T = TypeVar("T")
@@ -217,7 +218,7 @@ class FileFormat:
         region: The country of telephone numbers without a country code.
         encoding: Of a text file. By default it is guessed.
         delimiter: Of a CSV file. By default it is guessed.
-        sheet: Of a workbook. By default the first one is read.
+        sheet: Of a workbook. By default the first one is read, or the only one with headings that are known.
 
     >>> FileFormat(sheet="November", mapping={"name": "Employee Name"}).region
     'UG'
@@ -264,7 +265,8 @@ async def read_batch(
         item: Item of the rows that name none.
         guess_items: Give rows without an item the one of the operator that their telephone number was given to, where
             that is known: mobile money, and airtime. It is a guess; see ``Batch.guesses``. ``item`` comes before it.
-        currency: Currency of the rows that name none; a row that names another is refused.
+        currency: Currency of the rows that name none; a row that names another is refused. By default the one in the
+            heading of the amounts, as in `Net Pay (UGX)`.
         file: How the file is written: its headings, text and telephone numbers.
         progress: Called now and then, in the thread, with the number of rows that were read.
 
@@ -343,13 +345,10 @@ def _survey(path: Path, layout: Layout, rules: Rules, told: Callable[[int], None
     with open_table(path, layout, looks=True) as table, Repeats() as repeats:
         walk = _Walk(path, layout, table, rules)
         sound = walk.check_header(table.columns)
-        if sound is not None:
-            for row in table.rows:
-                if not walk.rows % 1024:
-                    told(walk.rows)
-                walk.check_row(row, repeats)
-                if len(walk.problems) > _MOST_PROBLEMS:
-                    return walk.given_up()
+        if sound is None and (only := _only_sheet_with_rows(path, layout, table.sheet)) is not None:
+            return _survey(path, only, rules, told)
+        if sound is not None and not walk.check_rows(repeats, told):
+            return walk.given_up()
         found = tuple(sorted(islice(repeats.found(), _MOST_PROBLEMS + 1), key=lambda repeat: repeat.row))
     if len(found) > _MOST_PROBLEMS:
         return walk.given_up()
@@ -369,6 +368,18 @@ def _survey(path: Path, layout: Layout, rules: Rules, told: Callable[[int], None
     return walk.batch(good, concerns=tuple(walk.concerns()), notes=tuple(walk.notes()), repeats=found)
 
 
+def _only_sheet_with_rows(path: Path, layout: Layout, first: Sheet | None) -> Layout | None:
+    """How to read a workbook whose first sheet has no known headings, and one other has, as behind a cover sheet."""
+    if layout.sheet is not None or first is None:
+        return None
+    found = []
+    for name in first.others:
+        with open_table(path, other := attrs.evolve(layout, sheet=name), looks=True) as table:
+            if table.columns is not None and table.columns.known >= FEWEST_COLUMNS:
+                found.append(other)
+    return found[0] if len(found) == 1 else None
+
+
 def _repeated(repeat: Repeat, ids: Mapping[int, str]) -> str:
     """What is to be done about a row whose id an earlier one has, or almost."""
     remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
@@ -384,7 +395,9 @@ class _Walk:
         self._table = table
         self._first_layout = layout
         columns = table.columns
-        self._rules = attrs.evolve(rules, unusable=columns.absent if columns else frozenset())
+        stated = columns.currency if columns else None
+        absent = columns.absent if columns else frozenset[str]()
+        self._rules = attrs.evolve(rules, unusable=absent, currency=rules.currency or stated)
         self._header_row = columns.row if columns else 1
         self.problems: list[Problem] = []
         self.refused: set[int] = set()
@@ -448,6 +461,16 @@ class _Walk:
         self.problems.append(Problem(row=row, column="", value="", remedy=_TOO_MANY))
         return self.batch(0)
 
+    def check_rows(self, repeats: Repeats, told: Callable[[int], None]) -> bool:
+        """Check each row; tells whether all were, or there are too many problems."""
+        for row in self._table.rows:
+            if not self.rows % 1024:
+                told(self.rows)
+            self.check_row(row, repeats)
+            if len(self.problems) > _MOST_PROBLEMS:
+                return False
+        return True
+
     def check_header(self, columns: Columns | None) -> bool | None:
         """Whether rows can be paid by this header; ``None`` when they cannot even be read."""
         if columns is None:
@@ -461,6 +484,9 @@ class _Walk:
                 remedy += _OTHER_SHEETS.format(_listed([sheet.name]), _listed(sheet.others))
             self._blame_header("", "", remedy)
             return None
+        if columns.currency not in (None, self._rules.currency):
+            remedy = f"the heading says {columns.currency}, the batch is in {self._rules.currency}; correct one of them"
+            self._blame_header("amount", columns.currency or "", remedy)
         for column, heading in columns.mapping.items():
             if column not in columns.names and column not in columns.doubled:
                 remedy = f"the file has no such heading; it has {_listed([h for h in columns.headings if h])}"
@@ -611,7 +637,8 @@ class _Walk:
                 "it is not sent"
             )
         if table.sheet is not None and table.sheet.others:
-            yield f"only one sheet is read; the workbook also has {_listed(table.sheet.others)}"
+            name = _listed([table.sheet.name])
+            yield f"only the sheet {name} is read; the workbook also has {_listed(table.sheet.others)}"
         if self._rules.derive_request_ids and not self._rules.batch_id:
             yield (
                 "request ids are derived without a batch id: rows that are alike in the file of another month "

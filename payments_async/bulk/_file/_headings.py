@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -36,6 +37,11 @@ _SYNONYMS = {
     "metadata": "meta, meta data",
 }
 COLUMNS = tuple(_SYNONYMS)
+_IN_CURRENCY = re.compile(r"(?P<words>.*\w)\s*[(\[]\s*(?P<code>\w{3})\s*[)\]]\s*:?\s*")
+_CURRENCIES = (
+    *("AED", "BIF", "BWP", "CDF", "CNY", "ETB", "EUR", "GBP", "GHS", "INR", "JPY", "KES", "MWK", "MZN", "NGN", "RWF"),
+    *("SOS", "SSP", "TZS", "UGX", "USD", "XAF", "XOF", "ZAR", "ZMW"),
+)
 # What people write under these is often for themselves. It stays in the file unless they say that it is the message.
 _FREE_TEXT = (
     "remarks, remark, reason, purpose, note, notes, comment, comments, narration, narrative, description, details, "
@@ -68,7 +74,20 @@ def column_named(heading: str) -> str | None:
     >>> column_named("Request ID"), column_named(" E-mail:"), column_named("shoe size")
     ('request_id', 'email_address', None)
     """
-    return _BY_WORD.get(plain_word(heading))
+    column = _BY_WORD.get(plain_word(heading))
+    if column is None and currency_in(heading) is not None and (found := _IN_CURRENCY.fullmatch(heading)):
+        return "amount" if _BY_WORD.get(plain_word(found["words"])) == "amount" else None
+    return column
+
+
+def currency_in(heading: str) -> str | None:
+    """The currency in brackets behind the words of a heading.
+
+    >>> currency_in("Net Pay (UGX)"), currency_in("Net Pay (Nov)")
+    ('UGX', None)
+    """
+    found = _IN_CURRENCY.fullmatch(heading)
+    return found["code"].upper() if found and found["code"].upper() in _CURRENCIES else None
 
 
 def check_mapping(mapping: Mapping[str, str]) -> dict[str, str]:
@@ -155,6 +174,12 @@ class Columns:
         """What becomes of each column that has a heading."""
         pairs = zip(self.headings, self.names, strict=True)
         return tuple(file_column(heading, name, self.mapping) for heading, name in pairs if heading)
+
+    @property
+    def currency(self) -> str | None:
+        """What the heading of the amounts says that they are in."""
+        pairs = zip(self.headings, self.names, strict=True)
+        return next((currency_in(heading) for heading, name in pairs if name == "amount"), None)
 
     @property
     def unknown(self) -> tuple[str, ...]:

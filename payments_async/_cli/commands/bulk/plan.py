@@ -36,10 +36,7 @@ from payments_async.bulk import Batch, Plan, problems_file
 from payments_async.bulk import approval_sheet as write_sheet
 from payments_async.journal import Proposal, StateFolder
 
-_NO_JOURNAL = (
-    "So nobody can be told who was paid before. Keep one journal for all that a company pays, and name it (--journal, "
-    "or PAYMENTS_JOURNAL)."
-)
+_NO_JOURNAL = "Name the company's journal (--journal, or PAYMENTS_JOURNAL) to see who is paid twice."
 
 
 async def bulk_plan(
@@ -79,6 +76,8 @@ async def bulk_plan(
     if request is not None and maker is None:
         raise BadInput("--request: only what is proposed can be signed; add --maker NAME")
     journal = named_or_none(journal)
+    if maker is not None and journal is None:
+        raise BadInput("--maker: what is proposed is kept in the journal; name it (--journal), or set PAYMENTS_JOURNAL")
     session = settings.session()  # what is missing there is told before a long file is read
     checks.amounts()
     async with existing(journal) as held, session as payments:
@@ -91,7 +90,7 @@ async def bulk_plan(
         chosen = attrs.evolve(chosen, state_folder=folder)
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
     names = await names_shown(screen, made, file, is_asked=True)
-    show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, names=names)
+    show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, is_brief=True, names=names)
     if held is None:
         screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")
     await _give_back(screen, read.batch, problems)
@@ -109,7 +108,7 @@ async def bulk_plan(
         screen.say(f"\nwrote {quoted(str(approval_sheet))}")
     status = Exit.FINE if made.is_clean else Exit.BAD_INPUT
     is_proposed = False
-    if maker is not None:
+    if maker is not None and journal is not None:
         options = kept_options(read.how, rows, checks, made)
         kept = proposal_of(made, batch_id, file, read.batch.digest, options, signature(maker))
         is_proposed = await _proposed(screen, made, journal, kept, request, is_wanted=new_journal)
@@ -170,15 +169,13 @@ async def _give_back(screen: Screen, batch: Batch, path: Path | None) -> None:
 async def _proposed(
     screen: Screen,
     made: Plan,
-    place: JournalPlace | None,
+    place: JournalPlace,
     kept: Proposal,
     request: Path | None,
     *,
     is_wanted: bool,
 ) -> bool:
     """Write down whose plan it is; tells whether it could be."""
-    if place is None:
-        raise BadInput("--maker: what is proposed is kept in the journal; name it (--journal), or set PAYMENTS_JOURNAL")
     if not made.is_clean:
         screen.trouble("it was not proposed, so it cannot be approved as it is")
         return False

@@ -130,7 +130,7 @@ async def settle(
         async with working(screen, view.words, payments):
             while open_ and not stop.is_set() and time.monotonic() < until:
                 await asyncio.sleep(min(_LOOK, max(0.0, until - time.monotonic())))
-                open_ = await _count_open(journal, batch_id)
+                view.open = open_ = await _count_open(journal, batch_id)
         if stop.is_set() or not open_:
             return
         await _looked(screen, payments, journal, batch_id, partial(reconcile, payments, journal, batch_id))
@@ -212,13 +212,13 @@ class _Wait:
     """Until when nothing is done, in words."""
 
     def __init__(self, count: int, seconds: float) -> None:
-        self._open = count
+        self.open = count
         self._until = time.monotonic() + seconds
 
     def words(self) -> str:
         """How long it still is."""
         left = max(0.0, self._until - time.monotonic())
-        return f"{counted(self._open, 'order')} open; looking again in {left:.0f} s"
+        return f"{counted(self.open, 'order')} open; looking again in {left:.0f} s"
 
 
 class _Search:

@@ -15,6 +15,8 @@ from payments_async._cli.working import working
 from payments_async._cli.written import complaints, stem_of
 from payments_async.bulk import report, returned_file
 
+_ROOM = 14  # lines of a screen of 25 for reasons
+
 
 async def bulk_report(
     screen: Screen,
@@ -85,8 +87,7 @@ async def bulk_report(
     show_progress(screen, progress, currency)
     if written.tried_again:
         screen.say(f"Of those not paid, {written.tried_again:,} were tried again, and are paid so or not settled")
-    show_reasons(screen, "Need a person", "magenta", needing)
-    show_reasons(screen, "Not paid, and why", "red", unpaid)
+    show_reasons(screen, needing, unpaid, room=_ROOM)
     status = exit_after(progress, quarantined=quarantined)
     document = {**plain(written), "standing": written.standing}
     return screen.ended(status, {"report": document, "returned": None if returned is None else plain(returned)})

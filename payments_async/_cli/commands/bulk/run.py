@@ -62,6 +62,7 @@ from payments_async.bulk import (
     run_batch,
 )
 from payments_async.journal import (
+    UNPAID,
     ApprovalRule,
     HeldElsewhere,
     Journal,
@@ -432,7 +433,10 @@ class _BatchRun:
             papers += f", and {given_back.name} with outcomes as {stem}-returned.xlsx"
         if screen.confirmed(f"Write the report ({papers})?"):
             await bulk_report(screen, self.journal, self.batch_id, file=given_back, overwrite=True)
-        if status is Exit.FAILED and screen.confirmed("Write a batch file of those that surely were not paid?"):
+        async with opened(self.journal) as held:
+            counts = (await held.progress(self.batch_id)).counts
+        is_unpaid = any(counts[state] for state in UNPAID)
+        if is_unpaid and screen.confirmed("Write a batch file of those that surely were not paid?"):
             await bulk_retry_file(screen, self.journal, self.batch_id)
         return status
 

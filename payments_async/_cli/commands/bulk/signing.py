@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from pathlib import Path
 from time import time
 from typing import Annotated
@@ -66,7 +67,7 @@ async def bulk_sign(
         text = key.sign(asked, by=by, note=f"{note} ({looked})".strip())
         await asyncio.to_thread(_write_new, path, text)
     screen.say(f"wrote {quoted(str(path))}. Send it back; on the machine of the journal:")
-    screen.command(f"{command_line('bulk approve')} --from {quoted(path.name)}")
+    screen.command(f"{command_line('bulk approve')} --from {shlex.quote(path.name)} --journal JOURNAL")
     return screen.ended(Exit.FINE, {**document, "digest": asked.digest, "answer": str(path), "looked_at": looked})
 
 

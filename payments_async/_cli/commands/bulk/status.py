@@ -26,6 +26,8 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.journal import Journal
 
+_ROOM = 8  # lines of a screen of 25 for reasons
+
 
 async def bulk_status(
     screen: Screen,
@@ -62,9 +64,7 @@ async def bulk_status(
     if run.archived:
         screen.say(f"\nOf these, {counted(run.archived, 'order')} ended long ago and left the journal for an archive:")
         show_archives(screen, kept)
-    is_short = bool(needing and unpaid)  # all of it fits on a screen of 25 lines
-    show_reasons(screen, "Need a person", "magenta", needing, most=2 if is_short else 3, is_short=is_short)
-    show_reasons(screen, "Not paid, and why", "red", unpaid, most=2 if is_short else 3, is_short=is_short)
+    show_reasons(screen, needing, unpaid, room=_ROOM)
     if needing or unpaid:
         screen.say("Each of them, in a table and on a page: `bulk report`; of one: `explain`")
     if unheard:
