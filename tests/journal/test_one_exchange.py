@@ -35,6 +35,15 @@ def schema() -> str:
     return postgres.new_schema()
 
 
+async def server_has_begun() -> None:
+    """Wait until the server has a transaction of a journal's open."""
+    async with await psycopg.AsyncConnection.connect(postgres.dsn(), autocommit=True) as connection:
+        asked = """SELECT 1 FROM pg_stat_activity
+            WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"""
+        while await (await connection.execute(asked)).fetchone() is None:  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)
+
+
 async def seconds_of(work: Awaitable[Any]) -> float:
     """How long it takes."""
     begun = time.perf_counter()
@@ -350,6 +359,7 @@ async def test_whoever_stands_still_while_a_commit_leaves(schema: str) -> None:
         line.hold("up", after=8192)
         asking = asyncio.gather(*puts(range(33, 49)), return_exceptions=True)
         await line.holds.wait()
+        await server_has_begun()
         await other.pause(SHOP, who="a person", why="while it stands still")
         await line.mend()
         lost = sum(isinstance(one, JournalUnavailable) for one in await asking)
