@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from machine import PROCESSORS, keep_files_in_memory
 
+from payments_async.journal import SqliteJournal
 from payments_async.testing import mend_aioresponses
 
 pytest_plugins = ["payments_async.testing"]
@@ -40,6 +41,13 @@ def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """No test touches what this machine remembers of its user's journals, nor what another test left there."""
     # a name and no folder: most tests need none, and to number folders all there are would be looked at
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "states" / str(next(_NUMBERS))))
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+    """An open journal, new and empty, in a file of the test's own folder."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        yield journal
 
 
 def pytest_xdist_auto_num_workers() -> int:

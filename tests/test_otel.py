@@ -234,23 +234,22 @@ async def test_a_notification_is_joined_to_the_call_that_sent_its_order(tmp_path
     )
 
 
-async def test_a_handler_that_fails_is_seen(tmp_path: Path, telescope: Telescope) -> None:
+async def test_a_handler_that_fails_is_seen(journal: SqliteJournal, telescope: Telescope) -> None:
     """The round is an error; after the last one the dead letter is counted, and the inbox's backlog is told."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal:
-        receiver = Receiver(
-            journal,
-            ["127.0.0.1"],
-            policy=HandlerPolicy(attempts=1),
-            settings=ReceiverSettings(observer=telescope.observer),
-        )
+    receiver = Receiver(
+        journal,
+        ["127.0.0.1"],
+        policy=HandlerPolicy(attempts=1),
+        settings=ReceiverSettings(observer=telescope.observer),
+    )
 
-        @receiver.on(TransactionSucceeded)
-        async def paid(event: TransactionSucceeded) -> None:
-            raise RuntimeError("Grace Akello")
+    @receiver.on(TransactionSucceeded)
+    async def paid(event: TransactionSucceeded) -> None:
+        raise RuntimeError("Grace Akello")
 
-        assert 200 == (await deliver(receiver, notification("r-1"))).status
-        await receiver.aclose()
-        await receiver.health()
+    assert 200 == (await deliver(receiver, notification("r-1"))).status
+    await receiver.aclose()
+    await receiver.health()
     assert StatusCode.ERROR == telescope.one("process notification").status.status_code
     assert {"pending": 0, "unconfirmed": 0, "dead": 1} == {
         attributes["payments_async.state"]: value

@@ -1,7 +1,5 @@
 """Many workers with little to do: nobody looks in vain, and after a pause they do not all go at once."""
 
-from pathlib import Path
-
 import pytest
 from bulk.worlds import BATCH, payouts, session
 
@@ -15,7 +13,7 @@ WORKERS = 300
 
 
 async def test_workers_that_wait_are_left_alone_until_they_can_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a pause of the service's, with three orders for hundreds: each looks as it begins and as it ends."""
     looks = 0
@@ -29,7 +27,6 @@ async def test_workers_that_wait_are_left_alone_until_they_can_go(
     monkeypatch.setattr(WorkerPool, "next_order", looked)
     async with (
         Sandbox() as sandbox,
-        SqliteJournal(tmp_path / "journal.db") as journal,
         session(sandbox) as payments,
     ):
         sandbox.script(Fault.RATE_LIMITED, on="money", seconds=1)

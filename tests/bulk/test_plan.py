@@ -42,13 +42,6 @@ async def payments(sandbox: Sandbox) -> AsyncIterator[PaymentsSession]:
         yield session
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
-    """An empty journal."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as held:
-        yield held
-
-
 def order(number: int = 1, **changes: object) -> PayoutOrder:
     """A good order to a wallet of its own."""
     phone = f"+2567720{number:05}"

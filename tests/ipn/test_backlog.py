@@ -75,24 +75,23 @@ async def test_where_there_is_no_more_it_is_looked_for_once(tmp_path: Path) -> N
     assert [11] == (await drained(tmp_path / "journal.sqlite", 11))[1]
 
 
-async def test_what_came_while_there_was_no_room_is_handled_as_soon_as_there_is(tmp_path: Path) -> None:
+async def test_what_came_while_there_was_no_room_is_handled_as_soon_as_there_is(journal: SqliteJournal) -> None:
     """It was stored for anybody, and is taken by the one who had no room for it."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver = Receiver(journal, senders=["127.0.0.1"], policy=THREE_AT_ONCE, testing=Testing(sleep=never_again))
-        handled, go, are_all = list[str](), asyncio.Event(), asyncio.Event()
+    receiver = Receiver(journal, senders=["127.0.0.1"], policy=THREE_AT_ONCE, testing=Testing(sleep=never_again))
+    handled, go, are_all = list[str](), asyncio.Event(), asyncio.Event()
 
-        @receiver.on(TransactionEvent)
-        async def note(event: TransactionEvent) -> None:
-            await go.wait()
-            handled.append(event.transaction_id)
-            if len(handled) == 3 * ROOM:
-                are_all.set()
+    @receiver.on(TransactionEvent)
+    async def note(event: TransactionEvent) -> None:
+        await go.wait()
+        handled.append(event.transaction_id)
+        if len(handled) == 3 * ROOM:
+            are_all.set()
 
-        async with asyncio.timeout(60), aiohttp_face(receiver) as send:
-            for number in range(3 * ROOM):
-                assert 200 == (await send(notification(f"t-{number}"))).status
-            go.set()
-            await are_all.wait()
+    async with asyncio.timeout(60), aiohttp_face(receiver) as send:
+        for number in range(3 * ROOM):
+            assert 200 == (await send(notification(f"t-{number}"))).status
+        go.set()
+        await are_all.wait()
     assert {f"t-{number}" for number in range(3 * ROOM)} == set(handled)
     assert 3 * ROOM == len(handled)
 

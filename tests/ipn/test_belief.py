@@ -96,20 +96,21 @@ def about(code: int, transaction: str, **more: Any) -> bytes:
     return notification(transaction, code=code, **fields)
 
 
-async def test_a_forged_failure_of_a_transaction_that_does_not_exist_moves_nothing(face: Any, tmp_path: Path) -> None:
+async def test_a_forged_failure_of_a_transaction_that_does_not_exist_moves_nothing(
+    face: Any, journal: SqliteJournal
+) -> None:
     """With ``confirm`` the order stays unknown; the event is a dead letter in the end, and no handler heard it."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal:
-        await unknown(journal)
-        receiver = Receiver(journal, senders=LOCAL, confirm=Service(), policy=QUICK)
-        heard = listening(receiver)
-        async with face(receiver) as send:
-            assert 200 == (await send(about(2, "forged"))).status
-            async with asyncio.timeout(60):
-                while not (await journal.backlog()).dead:  # noqa: ASYNC110 - there is no event to wait for
-                    await asyncio.sleep(0.002)
-        assert State.UNKNOWN is await state(journal)
-        assert [] == heard
-        assert [Doubt.UNCONFIRMED] == [stored.doubt async for stored in journal.dubious()]
+    await unknown(journal)
+    receiver = Receiver(journal, senders=LOCAL, confirm=Service(), policy=QUICK)
+    heard = listening(receiver)
+    async with face(receiver) as send:
+        assert 200 == (await send(about(2, "forged"))).status
+        async with asyncio.timeout(60):
+            while not (await journal.backlog()).dead:  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.002)
+    assert State.UNKNOWN is await state(journal)
+    assert [] == heard
+    assert [Doubt.UNCONFIRMED] == [stored.doubt async for stored in journal.dubious()]
 
 
 async def test_a_notification_waits_for_a_service_that_cannot_be_asked(face: Any, tmp_path: Path) -> None:
@@ -139,51 +140,49 @@ async def test_a_notification_waits_for_a_service_that_cannot_be_asked(face: Any
         assert (0, State.SUCCESSFUL) == (event.status_code, await state(journal))
 
 
-async def test_what_the_record_does_not_bear_out_is_kept_and_moves_nothing(face: Any, tmp_path: Path) -> None:
+async def test_what_the_record_does_not_bear_out_is_kept_and_moves_nothing(face: Any, journal: SqliteJournal) -> None:
     """It is disputed, and shown; nobody who waits is told."""
     service = Service()
     service.records[transaction_id(0)] = Record(order(0).request_id, Decimal(7))
-    async with SqliteJournal(tmp_path / "journal.db") as journal:
-        await unknown(journal)
-        receiver = Receiver(journal, senders=LOCAL, confirm=service, policy=QUICK)
-        async with face(receiver) as send:
-            await send(about(0, transaction_id(0)))
-            async with asyncio.timeout(60):
-                while (await journal.backlog()).pending:  # noqa: ASYNC110 - there is no event to wait for
-                    await asyncio.sleep(0.002)
-            with pytest.raises(TimeoutError):
-                await receiver.wait_for(order(0).request_id, timeout=0.02)
-        assert State.UNKNOWN is await state(journal)
-        (stored,) = [stored async for stored in journal.dubious()]
-        assert ("disputed", True) == (stored.state, "amount" in (stored.error or ""))
+    await unknown(journal)
+    receiver = Receiver(journal, senders=LOCAL, confirm=service, policy=QUICK)
+    async with face(receiver) as send:
+        await send(about(0, transaction_id(0)))
+        async with asyncio.timeout(60):
+            while (await journal.backlog()).pending:  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.002)
+        with pytest.raises(TimeoutError):
+            await receiver.wait_for(order(0).request_id, timeout=0.02)
+    assert State.UNKNOWN is await state(journal)
+    (stored,) = [stored async for stored in journal.dubious()]
+    assert ("disputed", True) == (stored.state, "amount" in (stored.error or ""))
 
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_in_shadow_nothing_of_a_stranger_is_believed(
-    face: Any, tmp_path: Path, kept: bool, caplog: pytest.LogCaptureFixture
+    face: Any, journal: SqliteJournal, kept: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """He is answered 200 and reported: no order moves, no handler hears him, nobody who waits is told."""
     caplog.set_level(logging.WARNING)
-    async with SqliteJournal(tmp_path / "journal.db") as journal:
-        await unknown(journal)
-        reported: list[tuple[int, str]] = []
-        receiver = Receiver(
-            journal if kept else None,
-            senders=[],
-            settings=ReceiverSettings(
-                shadow=True, reported=lambda event, sender: reported.append((event.status_code, sender))
-            ),
-            policy=QUICK,
-        )
-        heard = listening(receiver)
-        async with face(receiver) as send:
-            assert 200 == (await send(about(0, transaction_id(0)))).status
-            with pytest.raises(TimeoutError):
-                await receiver.wait_for(order(0).request_id, timeout=0.02)
-        assert (State.UNKNOWN, []) == (await state(journal), heard)
-        assert [(0, "127.0.0.1")] == reported
-        assert "a sender is not known" in caplog.text
-        assert [Doubt.REPORTED][:kept] == [stored.doubt async for stored in journal.dubious()]
+    await unknown(journal)
+    reported: list[tuple[int, str]] = []
+    receiver = Receiver(
+        journal if kept else None,
+        senders=[],
+        settings=ReceiverSettings(
+            shadow=True, reported=lambda event, sender: reported.append((event.status_code, sender))
+        ),
+        policy=QUICK,
+    )
+    heard = listening(receiver)
+    async with face(receiver) as send:
+        assert 200 == (await send(about(0, transaction_id(0)))).status
+        with pytest.raises(TimeoutError):
+            await receiver.wait_for(order(0).request_id, timeout=0.02)
+    assert (State.UNKNOWN, []) == (await state(journal), heard)
+    assert [(0, "127.0.0.1")] == reported
+    assert "a sender is not known" in caplog.text
+    assert [Doubt.REPORTED][:kept] == [stored.doubt async for stored in journal.dubious()]
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -218,18 +217,17 @@ async def test_a_wait_for_one_transaction_passes_over_another_of_its_request_id(
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_nameless_success_told_again_with_its_request_id_ends_a_wait(
-    face: Any, tmp_path: Path, kept: bool
+    face: Any, journal: SqliteJournal, kept: bool
 ) -> None:
     """The repeat says more than the first said; handlers heard of it once."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal:
-        receiver = Receiver(journal if kept else None, senders=LOCAL, policy=QUICK)
-        heard = listening(receiver)
-        async with face(receiver) as send:
-            waiting = asyncio.ensure_future(receiver.wait_for("r", timeout=60))
-            await send(notification("t", RequestId=None))
-            await send(notification("t", RequestId="r"))
-            assert "r" == (await waiting).request_id
-        assert 1 == len(heard)
+    receiver = Receiver(journal if kept else None, senders=LOCAL, policy=QUICK)
+    heard = listening(receiver)
+    async with face(receiver) as send:
+        waiting = asyncio.ensure_future(receiver.wait_for("r", timeout=60))
+        await send(notification("t", RequestId=None))
+        await send(notification("t", RequestId="r"))
+        assert "r" == (await waiting).request_id
+    assert 1 == len(heard)
 
 
 @pytest.mark.parametrize("differs", [{"Amount": 7}, {"CurrencyCode": "KES"}])

@@ -7,7 +7,6 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import attrs
 import pytest
@@ -53,13 +52,12 @@ def look_up(event: TransactionEvent) -> str:
     return WALLETS["+256772000017"]
 
 
-async def test_the_hook_is_told_of_each_round(tmp_path: Path) -> None:
+async def test_the_hook_is_told_of_each_round(journal: SqliteJournal) -> None:
     """Which handler, where, of what, and the exception itself; the round counts as before."""
-    async with SqliteJournal(tmp_path / "j.db") as journal:
-        failures = failing(receiver := Receiver(journal, US, policy=SOON))
-        async with receiver:
-            await receiver.take(notification(), "", {}, "127.0.0.1")
-            first, second = await failures.next(), await failures.next()
+    failures = failing(receiver := Receiver(journal, US, policy=SOON))
+    async with receiver:
+        await receiver.take(notification(), "", {}, "127.0.0.1")
+        first, second = await failures.next(), await failures.next()
     assert ("shop.paid", "t-1", KeyError) == (first.handler, first.fact.transaction_id, type(first.cause))
     assert (first.error, first.place) == (second.error, second.place)
     assert first.place.startswith("test_failures.py:")
@@ -135,85 +133,81 @@ def ends_the_program(failure: HandlerFailure) -> None:
 
 @pytest.mark.parametrize("hook", [cancels, ends_the_program])
 async def test_a_hook_that_is_cancelled_or_exits_changes_nothing(
-    hook: Callable[[HandlerFailure], object], tmp_path: Path
+    hook: Callable[[HandlerFailure], object], journal: SqliteJournal
 ) -> None:
     """The handler is run again, and the failure is on record meanwhile."""
-    async with SqliteJournal(tmp_path / "j.db") as journal:
-        receiver = Receiver(journal, US, policy=SOON)
-        receiver.error(hook)
-        failures = failing(receiver)
-        async with receiver:
-            await receiver.take(notification(), "", {}, "127.0.0.1")
-            assert (await failures.next()).handler == (await failures.next()).handler
+    receiver = Receiver(journal, US, policy=SOON)
+    receiver.error(hook)
+    failures = failing(receiver)
+    async with receiver:
+        await receiver.take(notification(), "", {}, "127.0.0.1")
+        assert (await failures.next()).handler == (await failures.next()).handler
 
 
-async def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
+async def test_an_exception_that_cannot_say_what_it_is(journal: SqliteJournal) -> None:
     """Is told by its type; the handler is run again as after any other."""
 
     class Mute(Exception):
         def __str__(self) -> str:
             raise LookupError
 
-    async with SqliteJournal(tmp_path / "j.db") as journal:
-        receiver, failures = Receiver(journal, US, policy=SOON), Failures()
-        receiver.error(failures.told.put)
+    receiver, failures = Receiver(journal, US, policy=SOON), Failures()
+    receiver.error(failures.told.put)
 
-        @receiver.on(TransactionEvent)
-        async def paid(event: TransactionEvent) -> None:
-            raise Mute
+    @receiver.on(TransactionEvent)
+    async def paid(event: TransactionEvent) -> None:
+        raise Mute
 
-        async with receiver:
-            await receiver.take(notification(), "", {}, "127.0.0.1")
-            await failures.next()
-            again = await failures.next()
+    async with receiver:
+        await receiver.take(notification(), "", {}, "127.0.0.1")
+        await failures.next()
+        again = await failures.next()
     assert again.error.startswith("Mute in test_failures.py:")
     assert "cannot be had (LookupError)" in again.traceback
 
 
-async def test_health_shows_no_words_of_an_exception(tmp_path: Path) -> None:
+async def test_health_shows_no_words_of_an_exception(journal: SqliteJournal) -> None:
     """Anybody may ask for it, and a library's words may name persons: type and place are told, words are logged."""
-    async with SqliteJournal(tmp_path / "j.db") as journal:
-        receiver, failures = Receiver(journal, US, policy=LATER), Failures()
-        receiver.error(failures.told.put)
+    receiver, failures = Receiver(journal, US, policy=LATER), Failures()
+    receiver.error(failures.told.put)
 
-        @receiver.on(TransactionEvent, name="shop.paid")
-        async def paid(event: TransactionEvent) -> None:
-            raise LookupError("no row: [parameters: {'name': 'Grace Akello'}]")
+    @receiver.on(TransactionEvent, name="shop.paid")
+    async def paid(event: TransactionEvent) -> None:
+        raise LookupError("no row: [parameters: {'name': 'Grace Akello'}]")
 
-        async with receiver:
-            await receiver.take(notification(), "", {}, "127.0.0.1")
-            failure = await failures.next()
-            async with asyncio.timeout(60):
-                while not (told := await receiver.health()).failing:  # noqa: ASYNC110 - it is on its way
-                    await asyncio.sleep(0.01)
+    async with receiver:
+        await receiver.take(notification(), "", {}, "127.0.0.1")
+        failure = await failures.next()
+        async with asyncio.timeout(60):
+            while not (told := await receiver.health()).failing:  # noqa: ASYNC110 - it is on its way
+                await asyncio.sleep(0.01)
     assert told.problems[0].what.endswith(f" UTC (1 wait for it): shop.paid: LookupError in {failure.place}")
     assert "Grace Akello" in failure.error
 
 
-async def test_health_says_since_when_and_where_before_it_gives_up(tmp_path: Path) -> None:
+async def test_health_says_since_when_and_where_before_it_gives_up(journal: SqliteJournal) -> None:
     """Any process reads it in the journal; once the handler succeeds it is over."""
-    async with SqliteJournal(tmp_path / "j.db") as journal:
-        failures = failing(receiver := Receiver(journal, US, policy=LATER))
-        async with receiver:
-            await receiver.take(notification(), "", {}, "127.0.0.1")
-            place = (await failures.next()).place
-            async with asyncio.timeout(60):
-                while (trouble := (await journal.backlog()).trouble) is None:  # noqa: ASYNC110 - it is on its way
-                    await asyncio.sleep(0.01)
-            told = await receiver.health()
-        assert trouble.startswith("handlers fail since 20")
-        assert f" UTC (1 wait for it): shop.paid: KeyError in {place}" in trouble
-        assert (True, 1, trouble) == (told.is_well, told.failing, told.problems[0].what)
-        mended, heard = Receiver(journal, US), asyncio.Event()
+    failures = failing(receiver := Receiver(journal, US, policy=LATER))
+    async with receiver:
+        await receiver.take(notification(), "", {}, "127.0.0.1")
+        place = (await failures.next()).place
+        async with asyncio.timeout(60):
+            while (trouble := (await journal.backlog()).trouble) is None:  # noqa: ASYNC110 - it is on its way
+                await asyncio.sleep(0.01)
+        told = await receiver.health()
+    assert trouble.startswith("handlers fail since 20")
+    assert f" UTC (1 wait for it): shop.paid: KeyError in {place}" in trouble
+    assert (True, 1, trouble) == (told.is_well, told.failing, told.problems[0].what)
+    mended, heard = Receiver(journal, US), asyncio.Event()
 
-        @mended.on(TransactionEvent, name="shop.paid")
-        async def paid(event: TransactionEvent) -> None:
-            heard.set()
+    @mended.on(TransactionEvent, name="shop.paid")
+    async def paid(event: TransactionEvent) -> None:
+        heard.set()
 
-        (number,) = [one.event_id async for one in journal.unmatched()]
-        await journal.finish(number, "dead", error="given up")
-        async with mended, asyncio.timeout(60):
-            await mended.replay()
-            await heard.wait()
-        backlog = await journal.backlog()
-        assert (0, 0, None) == (backlog.pending, backlog.failing, backlog.trouble)
+    (number,) = [one.event_id async for one in journal.unmatched()]
+    await journal.finish(number, "dead", error="given up")
+    async with mended, asyncio.timeout(60):
+        await mended.replay()
+        await heard.wait()
+    backlog = await journal.backlog()
+    assert (0, 0, None) == (backlog.pending, backlog.failing, backlog.trouble)

@@ -289,17 +289,16 @@ def test_a_process_that_was_forked_after_it_was_opened() -> None:
     assert "opened before this process was forked" in done.stdout
 
 
-async def test_the_same_fact_has_one_id_with_an_inbox_and_without(tmp_path: Path) -> None:
+async def test_the_same_fact_has_one_id_with_an_inbox_and_without(journal: SqliteJournal) -> None:
     """Each delivery and each way to receive tells the same one; another status or amount is another fact."""
     once, twice = notification(Amount=-500.250), notification(Amount="500.25", StatusMessage="sent again")
     others = [notification(code=2, Amount=500.25), notification(Amount=500.26), notification("t-2", Amount=500.25)]
     assert "t-1:0:500.25" == read_notification(once, "").fact_id == read_notification(twice, "").fact_id
     assert 4 == len({read_notification(body, "").fact_id for body in (once, *others)})
-    async with SqliteJournal(tmp_path / "j.db") as journal:
-        for receiver in (Receiver(senders=US), Receiver(journal, US)):
-            heard = Heard().by(receiver)
-            async with receiver:
-                for body in (once, twice):
-                    assert 200 == (await receiver.take(body, "", {}, "127.0.0.1")).status
-                await asyncio.to_thread(heard.ids)
-            assert ["t-1:0:500.25"] == [event.fact_id for event in heard.events]
+    for receiver in (Receiver(senders=US), Receiver(journal, US)):
+        heard = Heard().by(receiver)
+        async with receiver:
+            for body in (once, twice):
+                assert 200 == (await receiver.take(body, "", {}, "127.0.0.1")).status
+            await asyncio.to_thread(heard.ids)
+        assert ["t-1:0:500.25"] == [event.fact_id for event in heard.events]

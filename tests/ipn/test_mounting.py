@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ async def asked(app: Any, method: str, path: str, body: bytes = b"") -> int:
 
 
 @pytest.mark.parametrize("framework", [Starlette, FastAPI])
-async def test_an_application_of_starlettes_kind(framework: Any, tmp_path: Path) -> None:
+async def test_an_application_of_starlettes_kind(framework: Any, journal: SqliteJournal) -> None:
     """It answers with and without a slash, and its handlers are drained while what they use is still open."""
     told: list[str] = []
 
@@ -52,21 +51,20 @@ async def test_an_application_of_starlettes_kind(framework: Any, tmp_path: Path)
         yield {"shop": "open"}
         told.append("closed")
 
-    async with SqliteJournal(tmp_path / "journal.db") as journal:
-        receiver = Receiver(journal, ["127.0.0.1"])
+    receiver = Receiver(journal, ["127.0.0.1"])
 
-        @receiver.on(TransactionSucceeded)
-        async def paid(event: TransactionSucceeded) -> None:
-            told.append(f"paid {event.request_id}")
+    @receiver.on(TransactionSucceeded)
+    async def paid(event: TransactionSucceeded) -> None:
+        told.append(f"paid {event.request_id}")
 
-        app = framework(lifespan=lifespan)
-        receiver.mount(app, "/hooks/ipn/")
-        async with app.router.lifespan_context(app) as state:
-            assert {"shop": "open"} == state
-            assert 200 == await asked(app, "POST", "/hooks/ipn", MADE.body)
-            assert 200 == await asked(app, "POST", "/hooks/ipn/", MADE.body)
-            assert 200 == await asked(app, "GET", "/hooks/ipn/health")
-            assert 404 == await asked(app, "POST", "/ipn", MADE.body)
+    app = framework(lifespan=lifespan)
+    receiver.mount(app, "/hooks/ipn/")
+    async with app.router.lifespan_context(app) as state:
+        assert {"shop": "open"} == state
+        assert 200 == await asked(app, "POST", "/hooks/ipn", MADE.body)
+        assert 200 == await asked(app, "POST", "/hooks/ipn/", MADE.body)
+        assert 200 == await asked(app, "GET", "/hooks/ipn/health")
+        assert 404 == await asked(app, "POST", "/ipn", MADE.body)
     assert ["opened", "paid r-1", "closed"] == told
 
 

@@ -48,66 +48,61 @@ async def pending(journal: SqliteJournal) -> list[int]:
     return [stored.event_id for stored in await journal.claim("test", lease=0, limit=1000)]
 
 
-async def test_what_comes_together_repeats_and_contradicts_itself(tmp_path: Path) -> None:
+async def test_what_comes_together_repeats_and_contradicts_itself(journal: SqliteJournal) -> None:
     """As if each had come alone: the first stands, also within one batch."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        batch = [arrival("a"), arrival("a"), arrival("a", 2), arrival("b"), arrival("a", 2)]
-        expected = [
-            Receipt(event_id=1, is_new=True),
-            Receipt(event_id=1, is_new=False),
-            Receipt(event_id=2, is_new=True, conflict="status code 2 after the final 0"),
-            Receipt(event_id=3, is_new=True),
-            Receipt(event_id=2, is_new=False, conflict="status code 2 after the final 0"),
-        ]
-        assert expected == await journal.receive_all(batch, owner="test")
-        assert [1, 2, 3] == await pending(journal)
+    batch = [arrival("a"), arrival("a"), arrival("a", 2), arrival("b"), arrival("a", 2)]
+    expected = [
+        Receipt(event_id=1, is_new=True),
+        Receipt(event_id=1, is_new=False),
+        Receipt(event_id=2, is_new=True, conflict="status code 2 after the final 0"),
+        Receipt(event_id=3, is_new=True),
+        Receipt(event_id=2, is_new=False, conflict="status code 2 after the final 0"),
+    ]
+    assert expected == await journal.receive_all(batch, owner="test")
+    assert [1, 2, 3] == await pending(journal)
 
 
-async def test_one_that_cannot_be_stored_does_not_stop_the_others(tmp_path: Path) -> None:
+async def test_one_that_cannot_be_stored_does_not_stop_the_others(journal: SqliteJournal) -> None:
     """Its place is taken by the reason."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        batch = [arrival("a"), arrival("b", 2**70), arrival("c")]
-        first, second, third = await journal.receive_all(batch, owner="test")
-        assert isinstance(first, Receipt)
-        assert isinstance(second, OverflowError)
-        assert isinstance(third, Receipt)
-        assert [first.event_id, third.event_id] == await pending(journal)
+    batch = [arrival("a"), arrival("b", 2**70), arrival("c")]
+    first, second, third = await journal.receive_all(batch, owner="test")
+    assert isinstance(first, Receipt)
+    assert isinstance(second, OverflowError)
+    assert isinstance(third, Receipt)
+    assert [first.event_id, third.event_id] == await pending(journal)
 
 
 @pytest.mark.parametrize("count", [1, 39, 40, 41, 130])
-async def test_batches_of_every_size_are_stored_and_handled(tmp_path: Path, count: int) -> None:
+async def test_batches_of_every_size_are_stored_and_handled(journal: SqliteJournal, count: int) -> None:
     """None is missing at the seams of the statements, and each receipt's id is that of its own event."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receipts = await journal.receive_all([arrival(f"t-{number}") for number in range(count)], owner="test")
-        ids = [receipt.event_id for receipt in receipts if isinstance(receipt, Receipt)]
-        claimed = await journal.claim("test", lease=0, limit=1000)
-        assert {number: f"t-{place}" for place, number in enumerate(ids)} == {
-            stored.event_id: stored.event.transaction_id for stored in claimed
-        }
-        assert () == await journal.receive_all((), owner="test", handled=ids)
-        assert [] == await pending(journal)
+    receipts = await journal.receive_all([arrival(f"t-{number}") for number in range(count)], owner="test")
+    ids = [receipt.event_id for receipt in receipts if isinstance(receipt, Receipt)]
+    claimed = await journal.claim("test", lease=0, limit=1000)
+    assert {number: f"t-{place}" for place, number in enumerate(ids)} == {
+        stored.event_id: stored.event.transaction_id for stored in claimed
+    }
+    assert () == await journal.receive_all((), owner="test", handled=ids)
+    assert [] == await pending(journal)
 
 
-async def test_what_nobody_hears_is_handled_at_once_unless_it_contradicts(tmp_path: Path) -> None:
+async def test_what_nobody_hears_is_handled_at_once_unless_it_contradicts(journal: SqliteJournal) -> None:
     """A contradiction may be heard by others: it waits for a handler like any event."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        await journal.receive_all([arrival("a", unheard=True)], owner="test")
-        assert [] == await pending(journal)
-        await journal.receive_all([arrival("a", 2, unheard=True)], owner="test")
-        assert [2] == await pending(journal)
+    await journal.receive_all([arrival("a", unheard=True)], owner="test")
+    assert [] == await pending(journal)
+    await journal.receive_all([arrival("a", 2, unheard=True)], owner="test")
+    assert [2] == await pending(journal)
 
 
-async def test_a_handler_of_conflicts_hears_what_no_other_handler_does(tmp_path: Path) -> None:
+async def test_a_handler_of_conflicts_hears_what_no_other_handler_does(journal: SqliteJournal) -> None:
     """The success was of no interest, and neither is the failure; that they disagree is."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver, heard = Receiver(journal, senders=LOCAL, policy=QUICK), asyncio.Queue[TransactionEvent]()
-        receiver.on(TransactionConflict)(heard.put)
-        async with aiohttp_face(receiver) as send:
-            await send(notification(code=0))
-            await send(notification(code=2))
-            async with asyncio.timeout(60):
-                assert isinstance(await heard.get(), TransactionConflict)
-        assert 0 == (await journal.backlog()).pending
+    receiver, heard = Receiver(journal, senders=LOCAL, policy=QUICK), asyncio.Queue[TransactionEvent]()
+    receiver.on(TransactionConflict)(heard.put)
+    async with aiohttp_face(receiver) as send:
+        await send(notification(code=0))
+        await send(notification(code=2))
+        async with asyncio.timeout(60):
+            assert isinstance(await heard.get(), TransactionConflict)
+    assert 0 == (await journal.backlog()).pending
 
 
 class Counted(SqliteJournal):
@@ -211,28 +206,27 @@ async def test_a_notification_whose_storing_is_broken_off(tmp_path: Path) -> Non
         assert NOT_STORED == await waiting
 
 
-async def test_many_at_once_are_handled_once_each(tmp_path: Path) -> None:
+async def test_many_at_once_are_handled_once_each(journal: SqliteJournal) -> None:
     """By a handler that waits for nothing and one that does; afterwards nothing is pending."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver = Receiver(journal, senders=LOCAL, policy=QUICK)
-        quick: list[str] = []
-        slow: list[str] = []
+    receiver = Receiver(journal, senders=LOCAL, policy=QUICK)
+    quick: list[str] = []
+    slow: list[str] = []
 
-        @receiver.on(TransactionEvent)
-        async def at_once(event: TransactionEvent) -> None:
-            quick.append(event.transaction_id)
+    @receiver.on(TransactionEvent)
+    async def at_once(event: TransactionEvent) -> None:
+        quick.append(event.transaction_id)
 
-        @receiver.on(TransactionFailed)
-        async def later(event: TransactionEvent) -> None:
-            await asyncio.sleep(0.01)
-            slow.append(event.transaction_id)
+    @receiver.on(TransactionFailed)
+    async def later(event: TransactionEvent) -> None:
+        await asyncio.sleep(0.01)
+        slow.append(event.transaction_id)
 
-        async with aiohttp_face(receiver) as send:
-            await asyncio.gather(*(send(notification(f"t-{n}", 2 * (n % 2))) for n in range(100)))
-            await until(lambda: len(quick) == 100 and len(slow) == 50)
-        assert sorted(f"t-{number}" for number in range(100)) == sorted(quick)
-        assert sorted(f"t-{number}" for number in range(1, 100, 2)) == sorted(slow)
-        assert 0 == (await journal.backlog()).pending
+    async with aiohttp_face(receiver) as send:
+        await asyncio.gather(*(send(notification(f"t-{n}", 2 * (n % 2))) for n in range(100)))
+        await until(lambda: len(quick) == 100 and len(slow) == 50)
+    assert sorted(f"t-{number}" for number in range(100)) == sorted(quick)
+    assert sorted(f"t-{number}" for number in range(1, 100, 2)) == sorted(slow)
+    assert 0 == (await journal.backlog()).pending
 
 
 class Asked(SqliteJournal):
@@ -269,24 +263,23 @@ async def test_a_named_receiver_takes_back_what_it_held_before_it_died(
 
 @pytest.mark.parametrize("kinds", [[TransactionEvent], [TransactionEvent, TransactionFailed]])
 async def test_no_more_handlers_run_at_once_than_are_allowed(
-    tmp_path: Path, kinds: list[type[TransactionEvent]]
+    journal: SqliteJournal, kinds: list[type[TransactionEvent]]
 ) -> None:
     """Whether an event has one handler or several, which run side by side."""
-    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver = Receiver(journal, senders=LOCAL, policy=attrs.evolve(QUICK, concurrency=3))
-        under_way, most, ended = 0, 0, 0
+    receiver = Receiver(journal, senders=LOCAL, policy=attrs.evolve(QUICK, concurrency=3))
+    under_way, most, ended = 0, 0, 0
 
-        async def slow(_: TransactionEvent) -> None:
-            nonlocal under_way, most, ended
-            under_way += 1
-            most = max(most, under_way)
-            await asyncio.sleep(0.003)
-            under_way -= 1
-            ended += 1
+    async def slow(_: TransactionEvent) -> None:
+        nonlocal under_way, most, ended
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.003)
+        under_way -= 1
+        ended += 1
 
-        for place, kind in enumerate(kinds):
-            receiver.on(kind, name=f"slow {place}")(slow)
-        async with aiohttp_face(receiver) as send:
-            await asyncio.gather(*(send(notification(f"t-{n}", 2)) for n in range(20)))
-            await until(lambda: ended == 20 * len(kinds))
-        assert 3 == most
+    for place, kind in enumerate(kinds):
+        receiver.on(kind, name=f"slow {place}")(slow)
+    async with aiohttp_face(receiver) as send:
+        await asyncio.gather(*(send(notification(f"t-{n}", 2)) for n in range(20)))
+        await until(lambda: ended == 20 * len(kinds))
+    assert 3 == most

@@ -19,9 +19,9 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield service
 
 
-async def test_a_run_of_what_an_outbox_sends_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_a_run_of_what_an_outbox_sends_is_refused(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """Else it would pass by the pause and the fuse of the outbox."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+    async with session(sandbox) as payments:
         async with Outbox(payments, journal, worker=WorkerSettings(sends=False)) as outbox:
             await outbox.put_batch("bonus", payouts(3))
         for batch_id in ("outbox", "bonus"):
@@ -30,26 +30,26 @@ async def test_a_run_of_what_an_outbox_sends_is_refused(sandbox: Sandbox, tmp_pa
     assert not sandbox.ledger
 
 
-async def test_a_batch_that_somebody_runs_is_not_put(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_a_batch_that_somebody_runs_is_not_put(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """A run that its fuse has stopped is not finished by an outbox."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+    async with session(sandbox) as payments:
         await run_batch(payments, journal, "payroll", payouts(3))
         async with Outbox(payments, journal) as outbox:
             with pytest.raises(OrdersDiffer, match="is there already, and whoever runs it sends it"):
                 await outbox.put_batch("payroll", payouts(3))
 
 
-async def test_an_outbox_named_as_a_batch_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_an_outbox_named_as_a_batch_is_refused(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """It would have no end, and the batch would."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+    async with session(sandbox) as payments:
         await run_batch(payments, journal, "payroll", payouts(3))
         with pytest.raises(OrdersDiffer, match="holds a batch payroll; give the outbox another name"):
             await Outbox(payments, journal, "payroll").start()
 
 
-async def test_an_order_of_a_batch_that_is_paid_again_by_an_outbox(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_an_order_of_a_batch_that_is_paid_again_by_an_outbox(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """The same order gives the entry of the batch, and is not sent."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+    async with session(sandbox) as payments:
         orders = payouts(3)
         await run_batch(payments, journal, "payroll", orders)
         async with Outbox(payments, journal) as outbox:

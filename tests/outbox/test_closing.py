@@ -272,9 +272,9 @@ def _in_a_child(here: Any) -> str:
     return asyncio.new_event_loop().run_until_complete(put())
 
 
-async def test_an_outbox_that_is_paused_while_it_begins_to_work(tmp_path: Path) -> None:
+async def test_an_outbox_that_is_paused_while_it_begins_to_work(journal: SqliteJournal) -> None:
     """Whoever was told that it is paused may rely on that, though its crew has just been told that it was not."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal, Sandbox() as sandbox, session(sandbox) as payments:
+    async with Sandbox() as sandbox, session(sandbox) as payments:
         outbox, ask = Outbox(payments, journal), journal.paused
 
         async def paused(name: str) -> Pause | None:

@@ -324,15 +324,14 @@ async def test_what_no_connection_is(till: Bank, service: Sandbox, tmp_path: Pat
             outbox.on(State.ACCEPTED, within=till.begin)
 
 
-async def test_a_journal_in_a_file_is_asked_itself(tmp_path: Path) -> None:
+async def test_a_journal_in_a_file_is_asked_itself(journal: SqliteJournal) -> None:
     """It takes no connection, and nothing ever lies in its tray."""
-    async with SqliteJournal(tmp_path / "journal.db") as journal:
-        with pytest.raises(ValueError, match="use a PostgresJournal"):
-            await journal.lay("outbox", payout(0), object())
-        with pytest.raises(ValueError, match="use a PostgresJournal"):
-            await journal.mark_told(object(), 1, "handler")
-        assert 7 == await journal.laid_since(7, timeout=0.0)
-        assert ((), (0, 0)) == (await journal.laid("outbox"), await journal.count_laid("outbox"))
+    with pytest.raises(ValueError, match="use a PostgresJournal"):
+        await journal.lay("outbox", payout(0), object())
+    with pytest.raises(ValueError, match="use a PostgresJournal"):
+        await journal.mark_told(object(), 1, "handler")
+    assert 7 == await journal.laid_since(7, timeout=0.0)
+    assert ((), (0, 0)) == (await journal.laid("outbox"), await journal.count_laid("outbox"))
 
 
 async def test_whoever_fails_sees_no_person(service: Sandbox) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import pickle
 from contextlib import AsyncExitStack
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from session.conftest import Open
@@ -120,10 +119,10 @@ async def test_an_order_that_could_not_leave(payments: PaymentsSession, wire: Wi
     )
 
 
-async def test_what_an_outbox_sends(sandbox: Sandbox, opened: Open, tmp_path: Path) -> None:
+async def test_what_an_outbox_sends(sandbox: Sandbox, opened: Open, journal: SqliteJournal) -> None:
     """Its workers began before the block, and are heard all the same; other tasks that pay by themselves are not."""
     payments = await opened(sandbox)
-    async with SqliteJournal(tmp_path / "j.db") as journal, Outbox(payments, journal) as outbox:
+    async with Outbox(payments, journal) as outbox:
         with payments.exchanges() as exchanges:
             entry = await outbox.pay(payout("r-1"), timeout=60)
         with payments.exchanges() as later, payments.exchanges() as inner:

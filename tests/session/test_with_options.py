@@ -296,12 +296,14 @@ async def test_limits_and_pauses_are_those_of_all(opened: Open, wire: Wire, time
     assert 7.0 == times.now - before
 
 
-async def test_an_outbox_and_a_batch_of_a_child(opened: Open, wire: Wire, sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_an_outbox_and_a_batch_of_a_child(
+    opened: Open, wire: Wire, sandbox: Sandbox, journal: SqliteJournal, tmp_path: Path
+) -> None:
     """They write in its dialect, their calls count for the session, and closing that ends the outbox first."""
     payments = await opened(wire, clock=time.monotonic, sleep=asyncio.sleep)
     wire.answer = show_nothing
     child = payments.with_options(dialect=Dialect(bank_code_keys=("bankName",)))
-    async with SqliteJournal(tmp_path / "journal.db") as journal, Outbox(child, journal) as outbox:
+    async with Outbox(child, journal) as outbox:
         entry = await outbox.pay(transfer())
         await payments.aclose()
         with pytest.raises(RuntimeError, match="this outbox is not open"):
