@@ -75,7 +75,6 @@ _HOMES = (
     "_session.exchanges",
     "_session.limits",
     "_session.lists",
-    "_session.namespaces",
     "_session.session",
     "_session.transactions",
     "_values.errors",

@@ -1,1 +1,1 @@
-"""The session, and what it is made of: transport, login, retry, limits, executor, books and the namespaces."""
+"""The session, and what it is made of: transport, login, retry, limits, executor and books."""

@@ -23,14 +23,17 @@ from payments_async.bulk._report._retries import Retries, retry_file
 from payments_async.bulk._report._returned import Returned, problems_file, returned_file
 from payments_async.bulk._retry_ids import LaterTry, later_tries, retried_id
 from payments_async.outbox._brakes import Fuse
-from payments_async.outbox._decisions import (
+from payments_async.outbox._reconcile import (
+    Double,
+    Reconciliation,
+    SearchProgress,
     acknowledge,
     give_listing_deadline,
     lift_quarantine,
+    reconcile,
     send_again,
     send_again_all,
 )
-from payments_async.outbox._reconcile import Double, Reconciliation, SearchProgress, reconcile
 from payments_async.outbox._run import run_batch
 from payments_async.outbox._scans import Difference
 from payments_async.outbox._settings import BatchTerms, ReconcileSettings, RunSettings

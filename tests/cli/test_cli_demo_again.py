@@ -15,8 +15,7 @@ from cli.commands import Run
 from cli.demos import Left, batch, killed, started
 from ipn.ports import free_port
 
-from payments_async._cli.demo.folder import DemoFolder, DemoState, held
-from payments_async._cli.demo.run import BATCH
+from payments_async._cli.demo.run import BATCH, DemoFolder, DemoState, held
 from payments_async._cli.demo.service import DemoService
 from payments_async._cli.faults import FaultLevel
 from payments_async.bulk import RunSettings, read_batch, run_batch

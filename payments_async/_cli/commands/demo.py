@@ -14,8 +14,7 @@ from rich.text import Text
 
 from payments_async._cli.batch_file import read_file, show_notes
 from payments_async._cli.batch_state import in_words, show_progress
-from payments_async._cli.demo.folder import DemoFolder, DemoState, held
-from payments_async._cli.demo.run import BATCH, DemoOptions, DemoRun, DemoSetup, JudgedRun
+from payments_async._cli.demo.run import BATCH, DemoFolder, DemoOptions, DemoRun, DemoSetup, DemoState, JudgedRun, held
 from payments_async._cli.demo.service import ServiceGone, ServiceProcess
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.live_view import LiveView
