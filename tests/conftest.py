@@ -29,7 +29,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
-_MEASURED = 3  # of the tests of one function that differ in their parameters
+_MEASURED = 2  # of the tests of one function that differ in their parameters
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
