@@ -1,1 +1,0 @@
-"""The commands of a fleet: many machines on one PostgreSQL journal."""
