@@ -17,8 +17,7 @@ from payments_async._cli.batch_file import FormatOptions, RowOptions
 from payments_async._cli.batch_plan import PlanChecks
 from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.written import complaints
 from payments_async.bulk import Plan
 from payments_async.journal import FINAL, Journal, Progress, Proposal, Run, Signature, State, approval_request

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalPlace
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, counted, money, quoted, shortened
+from payments_async._cli.screen import Screen, command_line, counted, money, quoted, shortened
 from payments_async._cli.story import sentence, service_words
 from payments_async.bulk import LaterTry, later_tries
 from payments_async.journal import UNPAID, UNSETTLED, Archive, Entry, Journal, Progress, State

@@ -6,8 +6,7 @@ import attrs
 
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.outbox_state import moment
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import clean
+from payments_async._cli.screen import clean, command_line
 from payments_async.bulk import later_tries, retried_id
 from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, Run, Signal, State
 from payments_async.journal.contract import Pause

@@ -1,10 +1,12 @@
-"""What a command shows and asks: words and tables for people, one JSON document for machines, a yes or no."""
+"""What a command shows and asks: words, tables and commands for people, one JSON document for machines, a yes or no."""
 
 import ast
 import enum
 import getpass
 import json
 import re
+import shlex
+import shutil
 import signal
 import sys
 import traceback
@@ -13,6 +15,7 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import attrs
@@ -28,6 +31,7 @@ from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.remedies import remedy_of
 from payments_async._values.masking import mask, redact
 
+_NAME = "payments-async"
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
 _LISTED = 20  # lines; the rest is for machines
@@ -416,3 +420,33 @@ def plain(value: object) -> Any:
         case _:
             fields = getattr(type(value), "__attrs_attrs__", ())
             return {field.name: plain(getattr(value, field.name)) for field in fields} if fields else str(value)
+
+
+def command_line(command: str, *arguments: str, **options: object) -> str:
+    """A command of this program, without the options that say nothing, as it can be typed here."""
+    return f"{_called()} {shlex.join([*command.split(), *arguments, *flags(options)])}"
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Options as they are typed, without those that say nothing."""
+    flags = []
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [value]
+        for one in values:
+            if one is not None and one is not False:
+                flags.append(f"--{name.replace('_', '-')}")
+                flags += [] if one is True else [str(one)]
+    return flags
+
+
+def _called() -> str:
+    """The program's name, or its path where the name alone would not be found."""
+    script = Path(sys.argv[0])
+    if script.parts[-2:] == ("payments_async", "__main__.py"):
+        return f"{_shortest(sys.executable, Path(sys.executable).name)} -m payments_async"
+    return _shortest(sys.argv[0], _NAME) if script.stem == _NAME else _NAME
+
+
+def _shortest(path: str, name: str) -> str:
+    found = shutil.which(name)
+    return name if found is not None and Path(found).absolute() == Path(path).absolute() else shlex.quote(path)

@@ -29,8 +29,7 @@ from payments_async._cli.journal import (
     seconded,
 )
 from payments_async._cli.live_view import looking
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, money
+from payments_async._cli.screen import Screen, clean, command_line, money
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words, worker_of

@@ -20,8 +20,7 @@ import attrs
 from aiohttp import web
 
 from payments_async._cli.agreement import signature
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean
+from payments_async._cli.screen import Screen, clean, command_line
 from payments_async._cli.watch_state import NEEDS, OrderStory, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style

@@ -18,8 +18,7 @@ from payments_async._cli.demo.run import BATCH, DemoFolder, DemoOptions, DemoRun
 from payments_async._cli.demo.service import ServiceGone, ServiceProcess
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.live_view import LiveView
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async.bulk import report, sample_payroll
 from payments_async.ipn import Receiver, ReceiverSettings, serving
 from payments_async.journal import UNSETTLED, JournalError, SqliteJournal, State

@@ -14,8 +14,7 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.finding import beside, found_by, show_found
 from payments_async._cli.journal import JournalFile, named, opened
 from payments_async._cli.next_steps import NextStep, may_be_paid_again, meaning_of, steps_for
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.story import sentence
 from payments_async.journal import ArchivedOrder, Happening, State
 

@@ -23,8 +23,7 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, opened, seconded, seconds_of
 from payments_async._cli.limits import OutboxLimits
 from payments_async._cli.outbox_state import AnyOutbox, OutboxName, chosen_outbox, exit_after, health_document
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async.bulk import reconcile, report

@@ -19,8 +19,7 @@ from payments_async._cli.demo.service import DemoService, LedgerRow, ServiceBook
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.faults import FaultLevel
 from payments_async._cli.live_view import LiveView
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, plain
+from payments_async._cli.screen import Screen, command_line, plain
 from payments_async._cli.signals import draining
 from payments_async.bulk import BatchTerms, ReconcileSettings, RunSettings, reconcile, run_batch
 from payments_async.journal import UNSETTLED, Entry, Journal, Signal, SqliteJournal, State

@@ -14,8 +14,7 @@ from payments_async._cli.batch_plan import make_plan, names_shown, show_plan
 from payments_async._cli.batch_source import DIGITS, FEWEST, options_of, show_proposal, write_request
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, may_be_made, opened
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.written import read_small
 from payments_async.journal import Approval, ApprovalRule, Journal, NotApproved, Proposal

@@ -14,8 +14,7 @@ from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
 from payments_async._cli.limits import read_limit
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.story import open_contradictions
 from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, send_again_all
 from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, State

@@ -8,8 +8,7 @@ import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.written import complaints, stem_of
 from payments_async.bulk import ledger, receipt, retry_file
 from payments_async.journal import OrderUnknown

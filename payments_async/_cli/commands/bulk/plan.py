@@ -27,8 +27,7 @@ from payments_async._cli.journal import (
     named_or_none,
     opened,
 )
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, counted, quoted
+from payments_async._cli.screen import Screen, command_line, counted, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import NotifyApprover, check_target, tell_waiting
 from payments_async._cli.written import complaints

@@ -21,8 +21,7 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, named, opened
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, counted, money, quoted
+from payments_async._cli.screen import Screen, command_line, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, telling
 from payments_async._cli.working import beside, working

@@ -44,8 +44,7 @@ from payments_async._cli.journal import (
 from payments_async._cli.limits import RunLimits, session_limits
 from payments_async._cli.listening import Listening
 from payments_async._cli.live_view import LiveView, looking
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async._cli.telling import Notify, Teller, printed, telling

@@ -18,8 +18,7 @@ from payments_async._cli.commands.bulk.decisions import Who, Yes, approved_by_ot
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.profiles import NO_HOME, user_folder
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, quoted
+from payments_async._cli.screen import Screen, clean, command_line, quoted
 from payments_async._cli.written import complaints, read_small
 from payments_async.bulk import BatchChanged, orders_digest
 from payments_async.journal import Approver, ApproverKey, NotApproved, Proposal, Signature, read_request

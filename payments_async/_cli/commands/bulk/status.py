@@ -22,8 +22,7 @@ from payments_async._cli.batch_state import (
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.finding import found_by, found_document, show_found
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, named, opened
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async.journal import Journal
 
 _ROOM = 8  # lines of a screen of 25 for reasons

@@ -28,8 +28,7 @@ from payments_async._cli.journal import (
     seconded,
 )
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.standard_output import tell_always
 from payments_async.bulk import BatchChanged

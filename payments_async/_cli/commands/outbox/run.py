@@ -36,8 +36,7 @@ from payments_async._cli.outbox_state import (
     metrics_of,
     moment,
 )
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, plain, quoted
+from payments_async._cli.screen import Screen, clean, command_line, plain, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.telling import Notify, Teller, printed, telling

@@ -24,8 +24,7 @@ from payments_async._cli.outbox_state import (
     moment,
     rate_in_words,
 )
-from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, counted, money, quoted
+from payments_async._cli.screen import Screen, command_line, counted, money, quoted
 from payments_async.journal import State
 from payments_async.outbox import OutboxHealth
 
