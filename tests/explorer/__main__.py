@@ -15,7 +15,7 @@ import logging
 import sys
 
 from explorer import desks
-from explorer.plans import BY_NAME, DEFAULT, LARGE
+from explorer.plans import BY_NAME, DEFAULT, DESKS, LARGE
 from explorer.searches import search
 
 
@@ -30,7 +30,7 @@ def main() -> int:
     plans = [BY_NAME[name] for name in chosen.names]
     plans = plans or [*DEFAULT, *(LARGE if chosen.large else ())]
     is_wrong = False
-    for make in () if chosen.names else desks.desks():
+    for make in () if chosen.names else DESKS:
         said = desks.search(make())
         is_wrong |= bool(said.wrong)
         print(said, flush=True)

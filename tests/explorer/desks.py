@@ -41,6 +41,7 @@ BEN_TOO = Signature(who="ben head.", login="guest", machine="desk-3")  # the sam
 CY = Signature(who="Cy Deputy", login="ben", machine="desk-2")  # another name under Ben's login
 DORA = Signature(who="Dora Audit", login="dora", machine="desk-4")
 WITHIN = 3600.0
+_PATIENCE = 1_000  # times 10,000 instructions of the database: no step takes as many
 
 Facts: TypeAlias = Any
 Step: TypeAlias = tuple[str, Callable[[], "Facts | None"]]
@@ -134,13 +135,25 @@ def search(desk: Desk) -> Report:
             history=tuple(filter(None, history)),
         )  # fmt: skip
 
+    patience = 0
+
+    def ends() -> bool:
+        """Asked now and then while statements run: a step that goes on and on is broken off."""
+        nonlocal patience
+        patience -= 1
+        return patience < 0
+
+    journal.connection.set_progress_handler(ends, 10_000)
     for world in line:
         image, facts = world
         for words, do in desk.steps(facts):
+            patience = _PATIENCE
             journal.restore(image)
             journal.touched()
             journal.moment.now = facts.now
             after = do()
+            if patience < 0:
+                return ended("it never ends", words, world)
             if after is None:
                 after = facts
             else:

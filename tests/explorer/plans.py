@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from explorer import desks, leases, persons, puts
 from explorer.worlds import Plan
 
 TINY = Plan(name="refused and failed", rejects=True, fails=True, losses=1, notifies=True, lists=True)
@@ -37,3 +38,5 @@ LARGE = (
     ),
 )  # fmt: skip
 BY_NAME = {plan.name: plan for plan in (*DEFAULT, *LARGE)}
+# Those of persons and files, of leases, of single orders and of orders in doubt; to be made one by one.
+DESKS = tuple(make for module in (desks, leases, puts, persons) for make in module.desks())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from explorer import desks
 from explorer.judges import Judges
-from explorer.plans import DEFAULT, LONG, TINY
+from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
 from explorer.worlds import Explored, Plan
 from machine import HAS_MANY
@@ -48,9 +48,9 @@ def test_every_state_of_a_small_world(plan: Plan) -> None:
     assert ("", True) == (report.wrong, report.is_whole), str(report)
 
 
-@pytest.mark.parametrize("make", [pytest.param(make, marks=pytest.mark.slow) for make in desks.desks()])
+@pytest.mark.parametrize("make", [pytest.param(make, marks=pytest.mark.slow) for make in DESKS])
 def test_every_state_of_a_desk(make: Callable[[], desks.Desk], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too few never approve, a load that is answered is stored, and no word sends again what may have arrived."""
+    """Whatever persons, workers and files bring again, an order is sent once, and what was answered is stored."""
     monkeypatch.setattr("payments_async.journal._statements._loading._BLOCK", 1)
     report = desks.search(make())
     assert ("", ()) == (report.wrong, report.history), str(report)

@@ -26,6 +26,23 @@ async def test_a_transaction_that_two_orders_carry_is_evidence_of_neither(journa
     assert [State.ACCEPTED, State.UNKNOWN] == await states(journal)
 
 
+async def test_an_order_that_never_left_and_of_which_a_list_shows_another_amount(journal: Journal) -> None:
+    """Another system may have paid under its id: as with one that is planned, a person looks before it is sent."""
+    chunk = await claimed(journal, 1)
+    permit = await permitted(journal, chunk)
+    one = order(0)
+    about = {"source": "list", "request_id": one.request_id, "amount": one.amount + 1}
+    await journal.apply_evidence(Evidence(signal=Signal.LOOKED_UP_SUCCESSFUL, **about))
+    result = await journal.record(Outcome(permit=permit, signal=Signal.NOT_SENT))
+    assert (State.PARKED, [State.PARKED]) == (result.state, await states(journal))
+    await journal.release_chunk(chunk)
+    assert await journal.claim_chunk(BATCH, "worker") is None
+    await journal.send_again(one.request_id, who="Ann", why="the other system has its own ids")
+    again = await journal.claim_chunk(BATCH, "worker")
+    assert again is not None
+    assert one.request_id == again.orders[0].request_id
+
+
 async def test_a_notification_that_was_disputed_says_nothing_of_an_order_that_comes_later(journal: Journal) -> None:
     """The service's record disagreed with it: the order is sent as if it had never come."""
     receipt = await journal.receive(delivery(), event(0, 1), owner="receiver", lease=60)

@@ -165,6 +165,18 @@ async def test_an_order_that_is_put_again_is_the_same(shop: Journal) -> None:
     assert {"accepted": 1} == await counted(shop)
 
 
+async def test_an_order_that_the_session_has_sent_since_it_was_put(shop: Journal) -> None:
+    """It is written down as sent when it is put again, and no worker sends it."""
+    await put(shop, owner=None)
+    one = order(1)
+    about = {"source": "session", "request_id": one.request_id, "transaction_id": transaction_id()}
+    sent = Evidence(signal=Signal.ACCEPTED, **about)
+    placed = await put(shop, owner=None, sent=sent)
+    assert (False, State.ACCEPTED, 1) == (placed.is_new, placed.entry.state, placed.entry.attempt)
+    assert await shop.claim_chunk(SHOP, "worker") is None
+    assert State.ACCEPTED == (await put(shop, sent=sent)).entry.state  # once more
+
+
 async def test_the_same_order_many_times_in_one_commit(shop: Journal) -> None:
     """One of them is new."""
     placed = await asyncio.gather(*(put(shop, owner=owner) for owner in ("a", "b", None) * 10))

@@ -284,6 +284,13 @@ MUTANTS = (
         "WHERE {_EACH_AS_PERMITTED}\n    AND NOT EXISTS",
     ),
     Mutant(
+        "unsent-though-contradicted",
+        PERMITS,
+        "an order that never left, and that something contradicts, waits for a person",
+        "        if row.conflict is None:\n            open_chunk_of",
+        "        if True:\n            open_chunk_of",
+    ),
+    Mutant(
         "withdrawal-of-any-permit",
         PERMITS,
         "a permit is withdrawn only where it is the last",
@@ -1082,6 +1089,13 @@ MUTANTS = (
         "what the session has sent by itself is written down as sent",
         "    if request.sent is not None:\n        note_sent(",
         "    if False:\n        note_sent(",
+    ),
+    Mutant(
+        "put-again-forgets-what-the-session-sent",
+        PUTS,
+        "what the session has sent since an order was put is written down as sent when it is put again",
+        "    if request.sent is not None and row.state is State.PLANNED and not row.attempt:\n",
+        "    if False:\n",
     ),
     Mutant(
         "fills-a-chunk-of-others",

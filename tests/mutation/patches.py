@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from mutation.mutants import Mutant
-from mutation.rooms import DESKS, comes_by, concerning
+from mutation.rooms import BY_DESKS_ALONE, DESKS, comes_by, concerning
 
 ROOT = Path(__file__).parent.parent.parent
 Tell: TypeAlias = Callable[[Mutant, str | None, float], None]
@@ -288,15 +288,16 @@ def test(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
 def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
     """Let the explorer judge these mutants."""
 
-    def first_wrong(is_of_desks: bool) -> str:
+    def first_wrong(file: str) -> str:
         searches, plans = importlib.import_module("explorer.searches"), importlib.import_module("explorer.plans")
         desks = importlib.import_module("explorer.desks")
         logging.disable(logging.CRITICAL)
-        for make in desks.desks() if is_of_desks else ():
-            report = desks.search(make())
-            if report.wrong:
-                return f"{report.name}: {report.wrong}"
-        for plan in () if is_of_desks else plans.DEFAULT:
+        for name in DESKS.get(file, ()):
+            for make in importlib.import_module(f"explorer.{name}").desks():
+                report = desks.search(make())
+                if report.wrong:
+                    return f"{report.name}: {report.wrong}"
+        for plan in () if file in BY_DESKS_ALONE else plans.DEFAULT:
             report = searches.search(plan)
             if report.wrong:
                 return f"{plan.name}: {report.wrong}"
@@ -304,7 +305,7 @@ def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
 
     for mutant in mutants:
         of_file = comes_by("explorer", mutant.file)
-        judge = partial(first_wrong, mutant.file in DESKS)
+        judge = partial(first_wrong, mutant.file)
         self_said = in_a_child(mutant, judge, terms.limit, import_changed) if of_file else ("", 0.0)
         tell(mutant, *self_said)
 

@@ -22,6 +22,7 @@ _PERMITS = (
     "tests/journal/test_model_puts.py",
     "tests/journal/test_archiving.py",
     "tests/journal/test_asked_back.py",
+    "tests/journal/test_contract_doubts.py",
 )
 _STATES = (
     "tests/journal/test_states.py",
@@ -242,8 +243,14 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.EXCHANGE: _EXCHANGE,
     mutants.POSTGRES: _EXCHANGE,
 }
-# What persons and files do: the explorer asks its desks about these, and its other worlds about the rest.
-DESKS = frozenset({mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING})
+# The explorer's modules of small worlds that are asked about a file first; about some, no other world is asked.
+DESKS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING), ("desks",)),
+    **dict.fromkeys((mutants.PERMITS, mutants.RECORDS), ("leases",)),
+    **dict.fromkeys((mutants.EVIDENCE, mutants.WEIGHING, mutants.STATES), ("persons", "leases")),
+    **dict.fromkeys((mutants.PUTS, mutants.IDS), ("puts",)),
+}
+BY_DESKS_ALONE = frozenset({mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING})
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
     "explorer": frozenset(_OF) - {

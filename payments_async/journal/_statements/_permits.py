@@ -696,7 +696,10 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> TransitionResult:
     is_planned_again = row.state is not state is State.PLANNED
     if is_planned_again:
         archive_attempt(commit, row, outcome.signal, *words_of_it, commit.now)
-        open_chunk_of(commit, row)
+        if row.conflict is None:
+            open_chunk_of(commit, row)
+        else:
+            state = State.PARKED  # somebody may have sent it under our id: a person looks first
     is_told_by_attempt = is_planned_again and row.state is State.SENDING
     if not is_told_by_attempt and not record_evidence(commit, row, evidence, state, words):
         flaw = None  # it was seen by whoever acknowledged it
@@ -712,7 +715,7 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> TransitionResult:
         conflict=flaw,
         correlation_id=correlation_id,
     )
-    if is_planned_again and outcome.holds_back:
+    if is_planned_again and state is State.PLANNED and outcome.holds_back:
         hold_back(commit, row.id, outcome.message or "it cannot be sent as it is")
     return TransitionResult(request_id=row.request_id, before=row.state, state=state, conflict=words)
 

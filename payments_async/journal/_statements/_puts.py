@@ -226,8 +226,8 @@ def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[st
     if not requests:
         return []
     told = _told_of(commit, [request.key for request in requests])
-    adopted = {request.key for request in requests if request.elsewhere is not None}
-    arrivals = _Arrivals(commit, {*sightings, *told, *adopted})
+    sent = {request.key for request in requests if request.elsewhere is not None or request.sent is not None}
+    arrivals = _Arrivals(commit, {*sightings, *told, *sent})
     places = [arrivals.add(request) for request in requests]
     arrivals.insert()
     if any(arrival.is_permitted for arrival in places):
@@ -290,6 +290,9 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
         return Placed(entry=_entry_as_put(commit, row, request.order), is_new=False)
     batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
     row = _let_go(commit, request, row)
+    if request.sent is not None and row.state is State.PLANNED and not row.attempt:
+        note_sent(commit, row, request.sent)  # it was, since it was put
+        row = _again(commit, row.id)
     if state != "ready" and row.state is State.PLANNED:  # it is dropped if that batch is loaded without it
         return LoadBusy(f"request id {row.request_id} is one of batch {batch_id}, whose loading was not finished")
     return Placed(entry=entry_of(row, batch_id), is_new=False)
