@@ -33,30 +33,26 @@ class Deadlines:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.stays: dict[_Stay, None] = {}  # oldest first
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def stay(self) -> _Stay:
         """A block that may last as long as all others."""
         return _Stay(self)
 
-    def watch(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
-        """See to it that the timer runs; a block that ends leaves it to find out by itself."""
-        if self._timer is None:
-            self._timer = loop.call_at(due, self._ring, loop)
-
     def close(self) -> None:
         """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Break off the blocks that are due, and wait for the next one."""
         now = loop.time()
-        self._timer = None
+        self.timer = None
         while self.stays:
             stay = next(iter(self.stays))
             if stay.due > now:
-                self._timer = loop.call_at(stay.due, self._ring, loop)
+                self.timer = loop.call_at(stay.due, self.ring, loop)
                 return
             del self.stays[stay]
             stay.is_late = True
@@ -72,16 +68,17 @@ class _Stay:
         self._deadlines = deadlines
 
     def __enter__(self) -> None:
-        loop = asyncio.get_running_loop()
+        deadlines, loop = self._deadlines, asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("must be used within a task")
         self.task: asyncio.Task[Any] = task
-        self.due: float = loop.time() + self._deadlines.seconds
+        self.due: float = loop.time() + deadlines.seconds
         self.is_late: bool = False
         self._cancelling = task.cancelling()
-        self._deadlines.stays[self] = None
-        self._deadlines.watch(self.due, loop)
+        deadlines.stays[self] = None
+        if deadlines.timer is None:  # a block that ends leaves it to find out by itself
+            deadlines.timer = loop.call_at(self.due, deadlines.ring, loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -21,6 +21,8 @@ import attrs
 import msgspec
 from attrs.exceptions import FrozenInstanceError
 
+from payments_async._values.public import without_locals
+
 T = TypeVar("T")
 
 # For checks alone: puts another value into a field of the object that is being made.
@@ -136,14 +138,18 @@ def _field_names(written: type) -> list[str]:
 
 
 def _finishes(converters: Iterable[tuple[str, Callable[[Any], Any]]]) -> Callable[[Any], None]:
-    """What is done with an object once it is filled."""
+    """What is done with an object once it is filled; an error leaves without our local variables."""
 
     def __post_init__(self: Any) -> None:  # noqa: N807 - as msgspec calls it
-        for name, convert in converters:
-            given = getattr(self, name)
-            if (value := convert(given)) is not given:
-                amend(self, name, value)
-        self.__attrs_post_init__()
+        try:
+            for name, convert in converters:
+                given = getattr(self, name)
+                if (value := convert(given)) is not given:
+                    amend(self, name, value)
+            self.__attrs_post_init__()
+        except BaseException as error:
+            without_locals(error)
+            raise
 
     return __post_init__
 

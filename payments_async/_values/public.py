@@ -21,7 +21,7 @@ _HIDDEN = (
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
 )
 _PACKAGE = __name__.partition(".")[0]
-_CALLED_BY_PYTHON = frozenset({"__init__", "__attrs_post_init__", "__aenter__", "__aexit__", "__anext__", "__call__"})
+_CALLED_BY_PYTHON = frozenset({"__init__", "__aenter__", "__aexit__", "__anext__", "__call__"})
 
 
 def name_publicly(place: dict[str, Any]) -> None:
