@@ -12,14 +12,22 @@ from payments_async._wire.events import (
     TransactionUnrecognised,
 )
 from payments_async._wire.notifications import UnreadableNotification, read_notification
+from payments_async.ipn._aiohttp import serve, serving
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._health import ReceiverHealth
 from payments_async.ipn._intake import Answer, Refusal, RequestRefused
 from payments_async.ipn._receiver import Receiver, Registration
-from payments_async.ipn._senders import DOCUMENTED_SENDERS, SENDERS_2026, SENDERS_OLDER, UNIX_SOCKET
-from payments_async.ipn._server import serve, serving
+from payments_async.ipn._senders import (
+    DOCUMENTED_SENDERS,
+    SENDERS_2026,
+    SENDERS_OLDER,
+    UNIX_SOCKET,
+    ClientCertificateVerifier,
+    Delivery,
+    HmacVerifier,
+    Verifier,
+)
 from payments_async.ipn._settings import THIS_MACHINE, ReceiverSettings, ServerLimits
-from payments_async.ipn._verifiers import ClientCertificateVerifier, Delivery, HmacVerifier, Verifier
 
 __all__ = [
     "Answer",

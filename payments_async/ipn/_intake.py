@@ -28,8 +28,7 @@ from payments_async._wire.dialect import Dialect
 from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import UnreadableNotification, read_unusual, read_usual
 from payments_async.ipn._health import ReceiverHealth
-from payments_async.ipn._senders import Sender, Senders
-from payments_async.ipn._verifiers import Delivery, Verifier, is_genuine
+from payments_async.ipn._senders import Delivery, Sender, Senders, Verifier, is_genuine
 
 _SHORTEST_TOKEN = 16
 _JSON = MappingProxyType({"Content-Type": "application/json"})

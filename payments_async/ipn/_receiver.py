@@ -37,9 +37,8 @@ from payments_async.ipn._intake import (
     RequestRefused,
 )
 from payments_async.ipn._routes import EventRouter, check_kind
-from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Senders
+from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Delivery, Senders, Verifier
 from payments_async.ipn._settings import ReceiverSettings
-from payments_async.ipn._verifiers import Delivery, Verifier
 
 if TYPE_CHECKING:
     from payments_async.journal import Journal
