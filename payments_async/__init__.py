@@ -70,7 +70,6 @@ __all__ = [
 
 # The modules of a session: their names are imported together.
 _HOMES = (
-    "_session.attempts",
     "_session.auth",
     "_session.exchanges",
     "_session.limits",

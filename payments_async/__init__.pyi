@@ -1,8 +1,8 @@
 """What type checkers and editors read: each public name, and the module that it is made in."""
 
 from payments_async._payments import Payments as Payments
-from payments_async._session.attempts import Attempt as Attempt
 from payments_async._session.auth import Credentials as Credentials
+from payments_async._session.exchanges import Attempt as Attempt
 from payments_async._session.exchanges import Exchange as Exchange
 from payments_async._session.exchanges import Exchanges as Exchanges
 from payments_async._session.limits import Limits as Limits

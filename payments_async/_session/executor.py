@@ -12,10 +12,9 @@ from typing import Generic, Self, TypeVar
 import attrs
 from multidict import CIMultiDict
 
-from payments_async._session.attempts import AttemptHook, tell_attempt
 from payments_async._session.auth import Authenticator, Credentials, Token
 from payments_async._session.books import Books, telling
-from payments_async._session.exchanges import Exchanges, Listener, listening
+from payments_async._session.exchanges import AttemptHook, Exchanges, Listener, listening, tell_attempt
 from payments_async._session.limits import Gate, RetryPolicy
 from payments_async._session.quirks import MetQuirks
 from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure

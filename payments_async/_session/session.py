@@ -20,10 +20,9 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 import aiohttp
 from yarl import URL
 
-from payments_async._session.attempts import AttemptHook
 from payments_async._session.auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
 from payments_async._session.books import Outcome
-from payments_async._session.exchanges import Exchanges
+from payments_async._session.exchanges import AttemptHook, Exchanges
 from payments_async._session.executor import Executor
 from payments_async._session.limits import Gate, Limits, RetryPolicy
 from payments_async._session.lists import Listing
