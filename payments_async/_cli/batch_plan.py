@@ -38,7 +38,7 @@ from payments_async.journal import Journal
 _LISTED = 20  # lines of a list
 _VALUES = 3  # of a field that is wrong
 _PLAIN = 6  # headings that are the names of fields, each of which is told
-_ROOM = 18  # lines of a screen of 25: what follows a plan takes the others
+_ROOM, _ROOM_FOR_PROBLEMS = 17, 20  # lines of a screen of 25: what follows a plan takes the others
 _GOES_TO = {None: "stays in the file", "service": "the service", "beneficiary": "the service and the beneficiary"}
 _CHANGES = {
     "other account": "Known name, other account than last time, which is not paid any more",
@@ -214,23 +214,24 @@ def show_plan(
     if everything or not is_brief:
         show(_Detail() if everything else _DETAILS[0])
     else:
-        screen.fit(_ROOM, [partial(show, one) for one in _DETAILS])
+        screen.fit(_ROOM if made.is_clean else _ROOM_FOR_PROBLEMS, [partial(show, one) for one in _DETAILS])
 
 
 @attrs.frozen
 class _Detail:
-    """How much is shown of what is alike: groups, and examples of each; with no example a group is one line."""
+    """How much is shown of what is alike: groups, and examples of each; without an example a group has few lines."""
 
     groups: int | None = None
     examples: int | None = None
+    lines: int = 1
 
     @property
     def is_short(self) -> bool:
-        """Whether a line has to do."""
+        """Whether these lines have to do."""
         return self.examples == 0
 
 
-_DETAILS = (_Detail(5, 3), _Detail(5, 1), _Detail(3, 1), _Detail(3, 0), _Detail(2, 0))
+_DETAILS = (_Detail(5, 3), _Detail(5, 1), _Detail(3, 1), *(_Detail(3, 0, lines) for lines in (3, 2, 1)))
 
 
 def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], detail: _Detail, *, is_asked: bool) -> None:
@@ -385,11 +386,11 @@ class _IssueList:
         field = "" if first.field == "batch" else first.field or "whole row"
         what = " ".join(filter(None, (field, ", ".join(values[:_VALUES]) + more)))
         number = f"{_size(alike):>7,} " if places else " " * 8
-        if self._detail.is_short:
-            what = ", ".join(filter(None, (what, next(iter(places), ""))))
         said = f"{what}: {first.remedy}" if what else first.remedy
-        width = self._screen.out.width - len(number) - 1 if self._detail.is_short else len(said)
-        self._screen.hanging(number, quoted(shortened(said, width)))
+        width = (self._screen.out.width - len(number) - 4) * self._detail.lines
+        if self._detail.is_short:
+            said = shortened(f"{said} ({places[0]})" if places else said, width)
+        self._screen.hanging(number, quoted(said))
         shown = places[:examples]
         if shown:
             left = _size(alike) - len(shown)

@@ -358,7 +358,7 @@ async def test_the_sheet_behind_a_cover_is_read(tmp_path: Path) -> None:
     with xlsxwriter.Workbook(path := tmp_path / "b.xlsx") as book:
         book.add_worksheet("Cover").write_row(0, 0, ["ACME", "Payroll November"])
         staff = book.add_worksheet("Staff")
-        staff.write_row(0, 0, ["Staff No", "Employee Name", "Mobile Money Number", "Net Pay (UGX)"])
+        staff.write_row(0, 0, ["Staff No", "Name of Employee", "Mobile Money Number", "Net Pay (UGX)"])
         staff.write_row(1, 0, ["E1", "Amber Brightwater", "0772000001", 150_000])
     how: dict[str, Any] = {"item": MTN, "kind": "mobile_money", "derive_request_ids": True, "batch_id": "november"}
     batch = await read_batch(path, **how)

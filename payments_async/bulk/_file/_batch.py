@@ -375,7 +375,7 @@ def _only_sheet_with_rows(path: Path, layout: Layout, first: Sheet | None) -> La
     found = []
     for name in first.others:
         with open_table(path, other := attrs.evolve(layout, sheet=name), looks=True) as table:
-            if table.columns is not None and table.columns.known >= FEWEST_COLUMNS:
+            if table.columns is not None and table.columns.known > 1:
                 found.append(other)
     return found[0] if len(found) == 1 else None
 

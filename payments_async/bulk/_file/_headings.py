@@ -19,7 +19,8 @@ _SYNONYMS = {
     "amount": "amt, sum, value, net pay, net amount, net salary, payment amount, payout amount, amount to pay",
     "currency": "ccy, cur, currency code",
     "name": "full name, names, beneficiary, beneficiary name, recipient, recipient name, payee, payee name, "
-    "employee, employee name, customer name, account name, staff name",
+    "employee, employee name, employee names, name of employee, customer name, account name, staff name, staff names, "
+    "name of staff",
     "phone_number": "phone, phone no, telephone, telephone number, telephone no, tel, tel no, mobile, mobile number, "
     "mobile no, mobile phone, msisdn, cell, cell phone, cellphone number, wallet, wallet number, contact, "
     "contact number, beneficiary phone, beneficiary phone number, recipient phone, mobile money number, "
