@@ -19,8 +19,7 @@ import typer
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace, folder_of_user
 from payments_async._cli.screen import Screen, clean, counted, flags, money
-from payments_async._cli.steps import LatestWords
-from payments_async._cli.working import working
+from payments_async._cli.working import LatestWords, working
 from payments_async.bulk import Batch, BatchChanged, FileFormat, Guess, read_batch
 from payments_async.journal import SqliteJournal
 

@@ -17,8 +17,7 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.limits import read_limit
 from payments_async._cli.screen import Screen, clean, counted, money, quoted, shortened
-from payments_async._cli.steps import LatestWords
-from payments_async._cli.working import working
+from payments_async._cli.working import LatestWords, working
 from payments_async.bulk import (
     Batch,
     BatchChanged,

@@ -1,4 +1,4 @@
-"""What a command does that lasts: said on standard error until it is done, with the seconds it has taken so far."""
+"""What a command does that lasts: said on standard error until it is done, with how far it is and the seconds."""
 
 import asyncio
 import time
@@ -10,6 +10,7 @@ from rich.spinner import Spinner
 
 from payments_async import PaymentsSession
 from payments_async._cli.screen import Screen, clean
+from payments_async.bulk import PlanProgress
 
 _LONG = 2.0  # seconds after which a wait is worth a word on a terminal
 _PIPED = 10.0  # ... and in a pipe, again and again
@@ -79,3 +80,50 @@ async def beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
         await asyncio.wait({task})
         if not task.cancelled():
             task.result()
+
+
+_WORDS = {
+    "orders": "looking at orders",
+    "other batch": "comparing with the other batch",
+    "paid of late": "looking at who was paid of late",
+    "summed up": "summing up",
+}
+
+
+class LatestWords:
+    """What is done now; the words may change in any thread, and are read by who shows them.
+
+    Args:
+        words: Of the first step.
+    """
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __call__(self) -> str:
+        return self._words
+
+    def rows(self, name: str) -> Callable[[int], None]:
+        """What takes the number of rows that were read of a file."""
+
+        def take(rows: int) -> None:
+            self._words = f"reading {name}: {rows:,} rows"
+
+        return take
+
+    def orders(self, total: int) -> Callable[[int], None]:
+        """What takes the number of orders that were written, of so many."""
+
+        def take(written: int) -> None:
+            self._words = f"writing the report: {written:,} of {total:,} orders"
+
+        return take
+
+    def plan(self, progress: PlanProgress) -> None:
+        """Take how far a plan is."""
+        words = _WORDS[progress.step]
+        if progress.done:
+            words += f": {progress.done:,}"
+        if progress.done and progress.total:
+            words += f" of {progress.total:,}"
+        self._words = words

@@ -10,8 +10,7 @@ from payments_async._cli.batch_state import currency_of, exit_after, reasons, sh
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.screen import Screen, counted, plain, quoted
-from payments_async._cli.steps import LatestWords
-from payments_async._cli.working import working
+from payments_async._cli.working import LatestWords, working
 from payments_async._cli.written import complaints, stem_of
 from payments_async.bulk import report, returned_file
 
