@@ -113,7 +113,8 @@ class MemoryWriter(Writer):
         self, name: str, work: Any, *, together: Any = None, droppable: bool = False, at_once: bool = False
     ) -> Any:
         done = Done()
-        connection, now = self._begun(self._database.connection)  # type: ignore[attr-defined]
+        connection: sqlite3.Connection = self._database.connection  # type: ignore[attr-defined]
+        now = self._database.begin(connection)
         operation = _Operation(name, work, done, together, droppable, at_once)  # type: ignore[arg-type]
         _deliver(self._commit(connection, now, [operation]))
         return done

@@ -1,4 +1,4 @@
-"""Many journals of one process on one server share threads, a listener and readers; each keeps to its own."""
+"""Many journals of one process on one server share threads and sessions; each keeps to its own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from journal import postgres
 from journal.factories import IDENTITY, order
 
 from payments_async.journal import JournalUnavailable, PostgresJournal
+from payments_async.journal._postgres import _pool
 from payments_async.journal._postgres._database import Tally
 
 NAMED = "application_name = 'payments-async' AND datname = current_database()"
@@ -85,20 +86,71 @@ async def ids(journal: PostgresJournal) -> list[str]:
     return second
 
 
-@pytest.mark.slow
-async def test_each_tenant_has_one_session_that_writes_and_all_share_the_rest(schemas: list[str]) -> None:
-    """One listens and six read at most, however many journals are open; the last one that closes leaves none."""
+async def test_two_tenants_take_turns_by_one_session(schemas: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each commits to its own tables; where somebody else has the session look at those of the other, to none."""
+    monkeypatch.setattr(_pool, "_KEPT", 1)
     async with AsyncExitStack() as stack:
-        journals = await opened(stack, schemas)
-        puts = [journal.put("shop", order(n)) for n, journal in enumerate(journals) for _ in range(2)]
-        await asyncio.gather(*puts)
-        found = await asyncio.gather(*map(ids, journals))
-        assert [[order(n).request_id] for n in range(len(schemas))] == found
-        assert len(schemas) + 2 <= len(sessions()) <= len(schemas) + 1 + 6
-        assert 1 == sum(thread.name == "journal-attendant" for thread in threading.enumerate())
+        first, second = journals = await opened(stack, schemas[:2])
+        for number in range(3):
+            for place, journal in enumerate(journals):
+                await journal.put("shop", order(10 * place + number))
+        assert 3 == len(sessions())  # one listens, one reads
+        (shared,) = second._database._writers._idle  # type: ignore[attr-defined]
+        shared.raw.execute(f'SET search_path = "{schemas[0]}"'.encode())
+        with pytest.raises(JournalUnavailable, match="pool_mode = session"):
+            await second.put("shop", order(20))
+        await second.put("shop", order(21))
+        for journal, numbers in zip(journals, ([0, 1, 2], [10, 11, 12, 21]), strict=True):
+            assert {order(number).request_id for number in numbers} == set(await ids(journal))
+            await journal.check()
+    assert first.is_new
+
+
+@pytest.mark.slow
+async def test_a_hundred_tenants_share_a_few_sessions_and_threads() -> None:
+    """At most twelve of each, however many journals are open; the last one that closes leaves none."""
+    many = [postgres.new_schema() for _ in range(100)]
+    try:
+        async with AsyncExitStack() as stack:
+            journals = await opened(stack, many)
+            for _ in range(2):
+                await asyncio.gather(*(one.put("shop", order(n)) for n, one in enumerate(journals)))
+                found = await asyncio.gather(*map(ids, journals))
+                assert [[order(n).request_id] for n in range(100)] == found
+            await asyncio.sleep(1.0)  # what was needed for a while has ended
+            await journals[0].put("shop", order(0))
+            assert len(sessions()) <= 12
+            assert sum(thread.name.startswith("journal") for thread in threading.enumerate()) <= 12
+        await left()
+    finally:
+        postgres.drop_lent()
+
+
+async def left() -> None:
+    """No session; the server forgets them in a moment."""
     async with asyncio.timeout(30):
-        while sessions():  # noqa: ASYNC110 - the server forgets them in a moment
+        while sessions():  # noqa: ASYNC110 - it does not tell
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_a_tenant_that_closes_while_its_session_commits(schemas: list[str]) -> None:
+    """What it was asked before is done; the others go on meanwhile, and no session is left."""
+    async with AsyncExitStack() as stack:
+        closing, other = await opened(stack, schemas[:2])
+        with psycopg.connect(postgres.dsn()) as beside:
+            beside.execute(f'LOCK TABLE "{schemas[0]}".archive IN ACCESS EXCLUSIVE MODE'.encode())
+            putting = asyncio.ensure_future(closing.put("shop", order(1)))
+            await asyncio.sleep(0.2)
+            ended = asyncio.ensure_future(closing.aclose())
+            await other.put("shop", order(2))
+            assert not putting.done()
+            assert not ended.done()
+        assert order(1).request_id == (await putting).entry.request_id
+        await ended
+        await other.put("shop", order(3))
+        assert {order(2).request_id, order(3).request_id} == set(await ids(other))
+    await left()
 
 
 @pytest.mark.slow

@@ -1853,6 +1853,20 @@ MUTANTS = (
         "                self._under_way = under_way\n",
         "                self._under_way = 0.0\n",
     ),
+    Mutant(
+        "commit-by-a-session-that-sees-another-namespace",
+        CONNECTION,
+        "a session that is lent enters the namespace of the journal first",
+        "        if self._seen == self.namespace:\n",
+        "        if self._seen:\n",
+    ),
+    Mutant(
+        "commit-in-whichever-namespace-the-session-sees",
+        POSTGRES,
+        "a commit is undone where its session sees the tables of another journal",
+        "current_schema() = ? AND {_JOURNAL_ID} = ?",
+        "CAST(? AS TEXT) <> '' AND CAST(? AS TEXT) <> ''",
+    ),
     # The wire
     Mutant(
         "leaves-twice",

@@ -148,7 +148,7 @@ _TRAY = (
     "tests/journal/test_postgres_tables.py",
     "tests/journal/test_partial_restores.py",
 )
-_EXCHANGE = ("tests/journal/test_one_exchange.py",)
+_EXCHANGE = ("tests/journal/test_one_exchange.py", "tests/journal/test_postgres_tenants.py")
 _SERVER = (
     "-k=not sqlite",
     "-m=slow or not slow",  # those that start a server of their own are slow
@@ -239,7 +239,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.NOTIFICATIONS: _INBOX,
     mutants.TRAY: _TRAY,
     mutants.SERVER: _SERVER,
-    mutants.CONNECTION: ("-k=not sqlite", "tests/journal/test_lost_answers.py"),
+    mutants.CONNECTION: ("-k=not sqlite", "tests/journal/test_lost_answers.py", *_EXCHANGE[1:]),
     mutants.EXCHANGE: _EXCHANGE,
     mutants.POSTGRES: _EXCHANGE,
 }

@@ -60,7 +60,7 @@ class JournalDatabase(Database, Protocol):
         """Whether there is a journal; nothing is made, and nothing stays open. Raises ``JournalError``."""
 
     def open(self) -> Connection:
-        """The connection that writes; made anew when the last one is lost, with all that opening checks.
+        """The connection that writes; another one after the last is lost or given back. Opening checks all there is.
 
         Raises:
             JournalError: With what to do about it.
@@ -69,8 +69,8 @@ class JournalDatabase(Database, Protocol):
     def open_reader(self) -> Connection:
         """A connection that only reads; each of its transactions sees one moment."""
 
-    def give_back(self, reader: Connection, /) -> bool:
-        """Called after each read: whether the reader is another journal's from now on, and not to be used any more."""
+    def give_back(self, connection: Connection, /) -> bool:
+        """Called after each commit and each read: whether it is another journal's now, and not to be used any more."""
 
     def is_lost(self, connection: Connection, /) -> bool:
         """Whether a connection is of no use any more, or closed: nothing of what it had not committed was done."""

@@ -39,15 +39,29 @@ class _Opening:
     """What one opening of the database writes by.
 
     Attributes:
-        connection: The connection; ``None`` before it is open, and once it has ended.
+        connection: The connection; ``None`` where it is given back, as between two commits it may be.
+        is_open: Whether it was opened, and has not ended.
     """
 
     connection: Connection | None = None
+    is_open = False
     database: JournalDatabase
+
+    def borrow(self) -> Connection:
+        """In a thread: the connection, lent anew where it was given back."""
+        if self.connection is None:
+            self.connection = self.database.open()
+        return self.connection
+
+    def give_back(self) -> None:
+        """In a thread: let others have it, where connections are shared."""
+        if self.connection is not None and self.database.give_back(self.connection):
+            self.connection = None
 
     def end(self) -> None:
         """In a thread: close it."""
         connection, self.connection = self.connection, None
+        self.is_open = False
         if connection is not None:
             with suppress(self.database.Error):
                 self.database.end(connection)
@@ -201,32 +215,26 @@ class Writer:
 
     def _open(self, opening: _Opening, opened: asyncio.Future[None]) -> None:
         """In a thread: open."""
+        opening.database = self._database
         try:
-            connection = self._database.open()
+            opening.borrow()
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang whoever opens
             fault = error if isinstance(error, JournalError) else self._fault(error, "the journal could not be opened")
             self._tell(_deliver, [([opened], (), fault)])
             return
-        opening.connection, opening.database = connection, self._database
+        opening.is_open = True
+        opening.give_back()
         self._tell(_deliver, [([opened], [None], None)])
 
     def _do(self, opening: _Opening, group: list[_Operation[Any]]) -> None:
         """In a thread: commit a group."""
-        connection = opening.connection
-        if connection is None:
+        if not opening.is_open:
             fault = self._death or JournalClosed("the journal is not open in this event loop")
             self._tell(_deliver, self._failed(group, fault))
             return
         try:
-            told = self._commit_at_once(connection, group)
-            if told is None:
-                try:
-                    connection, now = self._begun(connection)
-                    opening.connection = connection
-                except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to all
-                    told = self._undone(connection, group, error)
-                else:
-                    told = self._commit(connection, now, group)
+            told = self._done(opening, group)
+            opening.give_back()
             self._tell(self._committed, told)
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is to wait for what is not done
             why = type(error).__name__
@@ -236,24 +244,41 @@ class Writer:
             self._tell(self._died, self._failed(group, self._death))
             opening.end()
 
+    def _done(self, opening: _Opening, group: list[_Operation[Any]]) -> list[_Told]:
+        """Commit a group; tells what came of each operation."""
+        try:
+            connection = opening.borrow()
+        except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to all
+            return self._failed(group, error)
+        told = self._commit_at_once(connection, group)
+        if told is not None:
+            return told
+        try:
+            now = self._begin(opening)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._undone(opening.connection or connection, group, error)
+        return self._commit(opening.borrow(), now, group)
+
     def _died(self, told: list[_Told]) -> None:
         """Writing has ended before its time: all who wait hear of it."""
         assert self._death is not None
         waiting, self._waiting = self._waiting, []
         _deliver(told + self._failed(waiting, self._death))
 
-    def _begun(self, connection: Connection) -> tuple[Connection, float]:
-        """A transaction that has begun, and when; by a new connection where this one was lost and has done nothing."""
+    def _begin(self, opening: _Opening) -> float:
+        """Begin a transaction, and tell when; by a new connection where this one was lost and has done nothing."""
+        connection = opening.borrow()
         if not self._database.is_lost(connection):
             try:
-                return connection, self._database.begin(connection)
+                return self._database.begin(connection)
             except self._database.Error:
                 if not self._database.is_lost(connection):
                     raise
         with suppress(self._database.Error):
             connection.close()
-        connection = self._database.open()
-        return connection, self._database.begin(connection)
+        opening.give_back()  # which tells that it is lost
+        opening.connection = None
+        return self._database.begin(opening.borrow())
 
     def _commit_at_once(self, connection: Connection, group: list[_Operation[Any]]) -> list[_Told] | None:
         """Do a group in one commit, all of whose statements leave together, each with the answer that it has to have.

@@ -61,8 +61,7 @@ class Attendant:
         heard: Called, in the listener's thread, when somebody has committed something, or may have: with the count of
             all commits that moved an order, or 0 where only we have, or ``None`` where it is in the tray alone; and
             with whether it may be there.
-        writer: Gives the number that the server has for our own session that writes. What we commit ourselves is
-            counted already, and the server is not asked for it.
+        mark: Gives what our own commits are notified with. They are counted already, and the server is not asked.
         lent: Called when the session was found to be another one: a pooler lends them, since a moment ago.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
             a server that was started anew.
@@ -80,7 +79,7 @@ class Attendant:
         schema: str,
         holder: str,
         heard: Callable[[int | None, bool], None],
-        writer: Callable[[], int],
+        mark: Callable[[], str],
         lent: Callable[[], None],
         grace: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
@@ -91,7 +90,7 @@ class Attendant:
         self._holder = holder
         self._table = f"{quoted(schema)}.holder"
         self._heard = heard
-        self._writer = writer
+        self._mark = mark
         self.lent = lent
         self._grace = grace
         self._clock = clock
@@ -154,8 +153,7 @@ class Attendant:
     @property
     def due_at(self) -> float:
         """When it is to look at the latest: a look finds out whether those who were missing still are after a while."""
-        since = list(self._missing.values())
-        ends = [moment + self._grace for moment in since if self._looked - moment < self._grace]
+        ends = [end for since in list(self._missing.values()) if (end := since + self._grace) > self._looked]
         return min(ends, default=math.inf) if self._looked > -math.inf and not self.forgotten else -math.inf
 
     def locking(self) -> tuple[str, Sequence[object]]:
@@ -215,12 +213,12 @@ class Attendant:
 
     def note(self, told: psycopg.Notify | PGnotify) -> None:
         """A notice of our channel has come."""
-        if (told.payload if isinstance(told, psycopg.Notify) else told.extra.decode()) == TRAY:
+        words = told.payload if isinstance(told, psycopg.Notify) else told.extra.decode()
+        if words == TRAY:
             self._is_laid = True
         else:
             self._is_told = True
-            pid = told.pid if isinstance(told, psycopg.Notify) else told.be_pid
-            self._is_told_of_others |= pid != self._writer()
+            self._is_told_of_others |= words != self._mark()
 
     def counting(self) -> tuple[str, Sequence[object]]:
         """The question how many commits there are: a notice does not say, for that may be anybody's."""
@@ -340,7 +338,7 @@ class JournalListener:
         looked = 0.0
         while attendants := self._those_who_stay(connection):
             now = time.monotonic()
-            is_time = now - looked >= _LOOK
+            is_time = now >= looked + _LOOK  # as it waits: a difference of the two may be rounded below
             self._begin(connection, [one for one in attendants if one not in self._held], is_time=is_time)
             if not self._look(connection, [one for one in self._shown if is_time or one.due_at <= now]):
                 for one in attendants:

@@ -52,6 +52,8 @@ _NUL, _ITS_PICTURE = "\0", "\N{SYMBOL FOR NULL}"
 # Whether the server's queue of notices has room. Once it is full, because some session listens and reads none, each
 # commit that notifies fails; the server itself warns from half on.
 HAS_ROOM = "pg_catalog.pg_notification_queue_usage() < 0.5"
+# See the tables of a namespace, also where the transaction goes on; never in a session that is somebody else's by now.
+_ENTER = "SELECT set_config('search_path', ?, FALSE) WHERE ? IN (0, pg_backend_pid())"
 NO_TRANSACTION = f"'\\x{'00' * 16}'::bytea"
 # what stands in a statement as SQLite has it, and what PostgreSQL has for it
 _WORDS = (
@@ -89,17 +91,24 @@ class PgConnection:
     Attributes:
         raw: The connection of psycopg.
         before_commit: A statement that goes with each commit, in the same exchange.
-        namespace: Whose tables it sees.
+        namespace: Whose tables it sees, from the next exchange on.
         session: The process of the server that this connection is one's own session with, once that was tried.
+        server: What the server said of itself when that was looked at; ``None`` where it was not.
     """
 
-    __slots__ = ("_clock", "_planned", "_prepared", "before_commit", "namespace", "raw", "session")
+    __slots__ = (
+        *("__weakref__", "_clock", "_planned", "_prepared", "_seen"),
+        *("before_commit", "namespace", "raw", "server", "session"),
+    )
 
     def __init__(self, raw: psycopg.Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.raw = raw
         self.before_commit = self.namespace = ""
         self.session = 0
-        self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}  # of those that leave together
+        self.server: Hashable = None
+        self._seen = ""  # the namespace that the session sees; empty where that is not known
+        # Of those that leave together, by namespace: the server plans a statement anew that has entered another one.
+        self._prepared: dict[str, dict[tuple[str, tuple[int, ...]], bytes]] = {}
         self._clock = clock
         self._planned = clock()
 
@@ -127,6 +136,7 @@ class PgConnection:
     def execute(self, sql: str, parameters: Sequence[object] = (), /) -> psycopg.RawCursor[tuple[Any, ...]]:
         """Do one statement."""
         self.plan_anew()
+        self._enter()
         cursor = psycopg.RawCursor(self.raw)
         try:
             cursor.execute(_numbered(sql), parameters or None)
@@ -157,6 +167,7 @@ class PgConnection:
     def script(self, sql: str) -> tuple[Any, ...] | None:
         """Do several statements without values in one exchange; tells the row that the last one found, if any."""
         self.plan_anew()
+        self._enter()
         cursor = self.raw.cursor()
         cursor.execute(sql, prepare=False)
         while cursor.nextset():
@@ -164,11 +175,27 @@ class PgConnection:
         return cursor.fetchone() if cursor.description else None
 
     def enter(self, schema: str, *settings: str) -> None:
-        """See the tables of a namespace from now on, with settings of the session."""
-        if settings or schema != self.namespace:
-            self.namespace = ""
+        """See the tables of a namespace from the next exchange on; with settings of the session, at once."""
+        self.namespace = schema
+        if settings:
+            self._seen = schema
             self.script("; ".join([f"SET search_path = {Identifier(schema).as_string(None)}", *settings]))
-            self.namespace = schema
+
+    @property
+    def entering(self) -> Sequence[tuple[str, Sequence[object]]]:
+        """The statement that is needed first, within or before a transaction; none where the namespace is seen."""
+        if self._seen == self.namespace:
+            return []
+        return [(_ENTER, (Identifier(self.namespace).as_string(None), self.session))]
+
+    def entered(self) -> None:
+        """What ``entering`` says was done, and committed."""
+        self._seen = self.namespace
+
+    def _enter(self) -> None:
+        for sql, values in self.entering:
+            psycopg.RawCursor(self.raw).execute(_numbered(sql), values)
+            self.entered()
 
     def exchange(self, sql: str) -> Sequence[bytes | None]:
         """Do several statements without values in one exchange, as ``script`` does, in a third of its time.
@@ -177,6 +204,7 @@ class PgConnection:
             The first row of the last one as the server wrote it, or its status where it finds no rows.
         """
         self.plan_anew()
+        self._enter()
         result = self.raw.wait(_exchanged(self.raw.pgconn, sql))[-1]
         if result.status == pq.ExecStatus.TUPLES_OK:
             return [result.get_value(0, column) for column in range(result.nfields)]
@@ -203,6 +231,20 @@ class PgConnection:
         _check_committed(results[-1].command_status)
         return results
 
+    def apart(self, statements: Sequence[Statement]) -> list[pq.abc.PGresult]:
+        """Do statements in one exchange, ``entering`` among them; each is a transaction.
+
+        Returns:
+            What each was answered with.
+        """
+        results = self._answers(statements, is_apart=True)
+        self.entered()
+        return results
+
+    def knows(self, schema: str) -> bool:
+        """Whether statements of a namespace are prepared here."""
+        return schema in self._prepared
+
     def _answers(self, statements: Sequence[Statement], *, is_apart: bool) -> list[pq.abc.PGresult]:
         """What statements that leave together are answered with; what the server does not know it is told of.
 
@@ -210,17 +252,18 @@ class PgConnection:
             is_apart: The server answers each by itself, also after one that has failed.
         """
         new: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        prepared = self._prepared.setdefault(self.namespace, {})
         for one in statements:
-            if (key := (one.sql, one.types)) not in self._prepared:
+            if (key := (one.sql, one.types)) not in prepared:
                 new.setdefault(key, b"usual_%b_%d" % (_OURS, next(_NAMES)))
         try:
-            results = self.raw.wait(_together(self.raw.pgconn, statements, self._prepared, new, is_apart=is_apart))
+            results = self.raw.wait(_together(self.raw.pgconn, statements, prepared, new, is_apart=is_apart))
         except BaseException:
             self.raw.close()  # what the server makes of it is not to be known
             raise
         for (key, name), result in zip(new.items(), results, strict=False):
             if result.status == pq.ExecStatus.COMMAND_OK:
-                self._prepared[key] = name  # the server keeps it, whatever becomes of the transaction
+                prepared[key] = name  # the server keeps it, whatever becomes of the transaction
         for result in results:
             if result.status not in _DONE:
                 error = psycopg.errors.error_from_result(result)
@@ -231,7 +274,7 @@ class PgConnection:
 
     def _size_of(self, statements: Sequence[Statement]) -> int:
         """Bytes that leave for these, at most."""
-        new = {(one.sql, one.types) for one in statements} - self._prepared.keys()
+        new = {(one.sql, one.types) for one in statements} - self._prepared.get(self.namespace, {}).keys()
         parsed = sum(len(sql.encode()) + 6 * len(types) + _FRAME for sql, types in new)  # each mark grows to a number
         return parsed + sum(_FRAME + sum(6 + len(value or b"") for value in one.values) for one in statements)
 
@@ -239,7 +282,7 @@ class PgConnection:
         """Let go of the plans made a while ago, between two transactions."""
         now = self._clock()
         is_idle = self.raw.pgconn.transaction_status == pq.TransactionStatus.IDLE
-        if is_idle and len(self._prepared) >= _KEPT:
+        if is_idle and sum(map(len, self._prepared.values())) >= _KEPT:
             self._forget()
         if is_idle and now - self._planned > _PLANNED_ANEW:
             self._planned = now
@@ -247,7 +290,8 @@ class PgConnection:
 
     def _forget(self) -> None:
         """Let the server forget what was prepared for ``together``: it would keep that as long as the connection."""
-        names, self._prepared = [name.decode() for name in self._prepared.values()], {}
+        names = [name.decode() for known in self._prepared.values() for name in known.values()]
+        self._prepared = {}
         with suppress(*_FORGOTTEN):  # it has forgotten them already
             self.raw.cursor().execute("; ".join(f"DEALLOCATE {name}" for name in names), prepare=False)
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from payments_async.journal._postgres._connection import (
 )
 from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
-from payments_async.journal._postgres._readers import Readers
+from payments_async.journal._postgres._pool import SessionPool
 from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._postgres._sessions import NOT_OURS, is_own
 from payments_async.journal._statements import _changes
@@ -84,6 +84,9 @@ _WHOLE_TABLES = (
 )
 # by whoever made the same tables, and was quicker
 _MADE_MEANWHILE = psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateFunction
+_BEGIN, _LOCK = "BEGIN ISOLATION LEVEL READ COMMITTED", "LOCK TABLE {}archive IN SHARE ROW EXCLUSIVE MODE"
+_JOURNAL_ID = "(SELECT value FROM meta WHERE key = 'journal_id')"
+_NOTIFY = f"SELECT pg_notify(current_schema(), {{}}) WHERE {HAS_ROOM}"
 _READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
 
 
@@ -165,9 +168,11 @@ class PostgresDatabase:
         self._identity = Identity(self, named=self.named, schema=schema, steps=steps)
         self._attendant: Attendant | None = None
         self._ending: Attendant | None = None
-        self._readers = Readers()
+        self._readers, self._writers = SessionPool(), SessionPool()
+        self._key: Hashable = None
         self._was_open = False
-        self._writing = 0  # the server's number for the session that writes
+        self._server: Server | None = None  # by whose sessions it may write: the tables were looked at since it began
+        self._mark = secrets.token_hex(8)  # of our own commits; another one where one was lost, which is not counted
         # Until when, in seconds that only grow, the server may still make a commit whose connection was lost: it may
         # arrive yet. What was not granted by that is given back afterwards.
         self._under_way = 0.0
@@ -176,10 +181,9 @@ class PostgresDatabase:
         # take one that is a number. It is that of the table that is written least, so that no vacuum is in the way.
         # Each statement sees what was committed before the lock was granted, and the moment is one after that.
         begun = f"SELECT {_NOW}, {IS_DURABLE}, pg_backend_pid()"
-        self._begin_new = f"BEGIN ISOLATION LEVEL READ COMMITTED; {begun}"
-        lock = f"LOCK TABLE {quoted(schema)}.archive IN SHARE ROW EXCLUSIVE MODE"
-        self._begin = f"BEGIN ISOLATION LEVEL READ COMMITTED; {lock}; {begun}"
-        self._locked = ("BEGIN ISOLATION LEVEL READ COMMITTED", lock)
+        self._begin_new = f"{_BEGIN}; {begun}"
+        lock = _LOCK.format(f"{quoted(schema)}.")
+        self._begin = f"{_BEGIN}; {lock}; {begun}, current_schema(), {_JOURNAL_ID}"
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
 
@@ -206,9 +210,14 @@ class PostgresDatabase:
     # opening
 
     def open(self) -> PgConnection:
-        """The connection that writes."""
+        """A connection that writes, lent to this journal alone until it is given back."""
+        if not self._was_open:
+            key = self._key = (surroundings(self._dsn), self._statement_timeout)  # whose connections are alike
+            self._readers = SessionPool.joined(key, self)
+            self._writers = SessionPool.joined((*key, self._busy_timeout), self)
         connection = self._patiently(self._open_once)
         self._was_open = True
+        connection.before_commit = _NOTIFY.format(literal(self._mark))
         return connection
 
     def _patiently(self, connect: Callable[[], PgConnection]) -> PgConnection:
@@ -223,10 +232,17 @@ class PostgresDatabase:
                 time.sleep(_AGAIN)
 
     def _open_once(self) -> PgConnection:
-        """Open, with all that is looked at then. What this machine remembers stays open where it was."""
-        memory, connection = self._identity.memory, None
+        """Open, with all that is looked at then. What this machine remembers stays open where it was.
+
+        By a session of the server that was looked at, nothing is to be looked at once more: each commit compares the
+        namespace and the journal in it, and each that is counted, whether it stands as it was left.
+        """
+        memory = self._identity.memory
+        borrowed = connection = self._borrowed(self._writers)
+        if connection is not None and connection.server == self._server:
+            return connection
         try:
-            connection = self._connected(
+            connection = connection or self._connected(
                 f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
                 f"SET idle_in_transaction_session_timeout = {_milliseconds(_STANDSTILL)}",
                 is_tried=True,
@@ -235,17 +251,27 @@ class PostgresDatabase:
                 memory = self.recall()
             self._made_once(connection, partial(self._make_ready, connection, memory))
         except Exception as error:
+            was_lost = connection is not None and connection is borrowed and connection.is_lost
             if connection is not None:
                 connection.close()
+                if was_lost:  # the server was away since it was used last, and other sessions are as old
+                    self._writers.take_back(connection, is_lent=True)
             if not self._was_open:
                 self._identity.close()
                 if memory is not None:
                     memory.close()
+            if was_lost:
+                return self._open_once()
             if isinstance(error, psycopg.Error):
                 raise self.translated(error) from error
             raise
-        connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, '') WHERE {HAS_ROOM}"
-        self._writing = connection.session  # through a pooler another one than libpq was told
+        return connection
+
+    def _borrowed(self, pool: SessionPool) -> PgConnection | None:
+        """A connection that journals of this process share, if there is one that is ours surely."""
+        connection = None if self._is_lent else pool.lent(self._schema)
+        if connection is not None:
+            connection.enter(self._schema)
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: MachineState | None) -> None:
@@ -254,7 +280,7 @@ class PostgresDatabase:
         Raises:
             NotMigrated: They are of an older version: all machines would wait, and this user may not change them.
         """
-        server = server_of(connection)
+        server = connection.server = server_of(connection)
         self._check_safe(connection, server)
         now = self._begin_alone(connection)
         version = self._checked(connection)
@@ -264,8 +290,8 @@ class PostgresDatabase:
             raise NotMigrated(f"{self.named}: its trigger {silent[0]} {words}")
         _schema.migrate(connection, self._schema, self._steps)
         known = connection.execute("SELECT value FROM meta WHERE key = 'journal_id'").fetchone()
-        if self._was_open and (known is None or known[0] != self.journal_id):
-            raise JournalLost(f"{self.named}: the tables of the journal were emptied or replaced while it was open")
+        if self._was_open and known is None:
+            raise self._replaced()
         if not self._was_open:
             self.is_new = known is None
         if known is None:
@@ -275,6 +301,10 @@ class PostgresDatabase:
         done = self._identity.begin(connection, server, memory, now)
         connection.commit()
         done()
+        self._server = server
+
+    def _replaced(self) -> JournalLost:
+        return JournalLost(f"{self.named}: the tables of the journal were emptied or replaced while it was open")
 
     def _checked(self, connection: PgConnection) -> Version:
         """Of which version the tables are, if they are here. Raises ``JournalMoved`` if they are not."""
@@ -313,19 +343,17 @@ class PostgresDatabase:
 
     def open_reader(self) -> PgConnection:
         """A connection that only reads: one that journals of this process share, or a new one."""
-        while (connection := self._readers.lent(self._schema)) is not None:
-            try:
-                connection.enter(self._schema)
-            except psycopg.Error:
-                connection.close()
-            else:
-                return connection
-        return self._patiently(lambda: self._connected(*_READ_ONLY))
+        connection = self._borrowed(self._readers)
+        return connection or self._patiently(lambda: self._connected(*_READ_ONLY))
 
-    def give_back(self, reader: Connection, /) -> bool:
-        """Let another journal read by a connection; tells whether it is given away."""
-        assert isinstance(reader, PgConnection)
-        return self._readers.take_back(reader, is_lent=self._is_lent)
+    def give_back(self, connection: Connection, /) -> bool:
+        """Let another journal have a connection; tells whether it is given away."""
+        assert isinstance(connection, PgConnection)
+        is_reader = connection.server is None
+        is_taken = (self._readers if is_reader else self._writers).take_back(connection, is_lent=self._is_lent)
+        if not is_taken and not is_reader:  # it is lost, and so may be what was committed by it
+            self._server, self._mark = None, secrets.token_hex(8)
+        return is_taken
 
     def _bare(self, patience: float | None = None) -> PgConnection:
         """A connection on which nothing was set.
@@ -373,9 +401,10 @@ class PostgresDatabase:
         if attendant is not None:
             attendant.end()
             self._ending = attendant
-            self._readers.leave()
+        for pool in (self._readers, self._writers):
+            pool.leave(self)
         self.holder = ""
-        self._was_open = False
+        self._was_open, self._server = False, None
         self._identity.close()
 
     def wait_for_end(self) -> None:
@@ -411,13 +440,16 @@ class PostgresDatabase:
     def _begun(self, connection: Connection, begin: str) -> float:
         assert isinstance(connection, PgConnection)
         time.sleep(max(0.0, self._under_way - time.monotonic()))
-        now, is_durable, session = connection.exchange(begin)
+        now, is_durable, session, *found = connection.exchange(begin)
         assert now is not None
         assert session is not None
-        if self._is_lent or int(session) != connection.session:
+        schema, journal_id = found or (self._schema.encode(), None)
+        if self._is_lent or int(session) != connection.session or schema != self._schema.encode():
             self._is_lent = True
             connection.close()  # so that the next one tries whether it is one's own
             raise JournalUnavailable(f"{self.named}: {NOT_OURS}")
+        if self._was_open and found and journal_id != self.journal_id.encode():
+            raise self._replaced()
         self._check_durable(is_durable=is_durable == b"t")  # it may have been changed since
         self._ahead = float(now) - time.time()
         return self.now()
@@ -431,7 +463,7 @@ class PostgresDatabase:
         """What gathers the statements of a commit, so that they leave together."""
         assert isinstance(connection, PgConnection)
         with suppress(psycopg.Error):  # one that is lost meanwhile shows it here, before anything was sent
-            if not self._is_lent and not connection.is_lost:
+            if not self._is_lent:
                 connection.plan_anew()
         return None if self._is_lent or connection.is_lost else GatheredCommit(connection)
 
@@ -447,11 +479,13 @@ class PostgresDatabase:
         now = commit.now if self._clock is None else time.time() + self._ahead
         durable = "TRUE" if self._is_unsafe_allowed else IS_DURABLE
         in_time = f"{_NOW} BETWEEN CAST(? AS DOUBLE PRECISION) AND CAST(? AS DOUBLE PRECISION)"
-        check = f"SELECT {_NOW}, 1 / CAST({durable} AND {in_time} AND pg_backend_pid() = ? AS INT)"
-        values = (now - self.within, now + self.within, connection.session)
+        ours = f"pg_backend_pid() = ? AND current_schema() = ? AND {_JOURNAL_ID} = ?"
+        check = f"SELECT {_NOW}, 1 / CAST(coalesce({durable} AND {in_time} AND {ours}, FALSE) AS INT)"
+        values = (now - self.within, now + self.within, connection.session, self._schema, self.journal_id)
+        notify = _NOTIFY.format("?"), (self._mark,)
         under_way = time.monotonic() + self.within
         try:
-            moment = gathered.perform(self._locked, check, values, notify=connection.before_commit)
+            moment = gathered.perform(_BEGIN, _LOCK.format(""), (check, values), notify=notify)
         except psycopg.Error as error:
             if connection.is_lost:
                 self._under_way = under_way
@@ -486,19 +520,17 @@ class PostgresDatabase:
         for tally in (self.commits, self.tray):
             tally.loop = asyncio.get_running_loop()
         self.holder = secrets.token_hex(8)
-        key = (surroundings(self._dsn), self._statement_timeout)  # whose connections are alike
         connect = partial(self._connected, patience=min(_SOON, self._statement_timeout + _BEYOND))
         self._attendant = Attendant(
             connect,
-            key=key,
+            key=self._key,
             schema=self._schema,
             holder=self.holder,
             heard=self._heard,
-            writer=lambda: self._writing,
+            mark=lambda: self._mark,
             lent=self._lent,
         )
         self._attendant.start()
-        self._readers = Readers.joined(key)
 
     @asynccontextmanager
     async def dead(self) -> AsyncIterator[Sequence[str]]:

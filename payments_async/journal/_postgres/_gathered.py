@@ -33,7 +33,7 @@ _ASKS, _WRITES = "SELECT ", ("INSERT ", "UPDATE ", "DELETE ")
 _DIGEST = "(SELECT encode(sha256(convert_to(string_agg(CAST(answer AS TEXT), ','), 'UTF8')), 'hex') FROM answer)"
 _AHEAD = f"WITH answer AS ({{}}) SELECT *, {_DIGEST} FROM answer"  # noqa: S608 - no value in it
 _AS_BEFORE = f"WITH answer AS ({{}}) SELECT 1 / CAST(coalesce({_DIGEST} = ?, FALSE) AS INT)"
-_Question = tuple[str, tuple[Any, ...]]
+Question = tuple[str, tuple[Any, ...]]
 
 
 class GatheredCommit:
@@ -50,8 +50,8 @@ class GatheredCommit:
         self.by = by
         self._statements: list[Statement] = []
         self._later: list[tuple[int, PromisedRows[Any]]] = []  # what is told in the end, and by which statement
-        self._answers: dict[_Question, tuple[list[Any], str | None]] = {}  # of the server, and their digests
-        self._asked: dict[_Question, int] = {}  # and how much had been written when they were asked
+        self._answers: dict[Question, tuple[list[Any], str | None]] = {}  # of the server, and their digests
+        self._asked: dict[Question, int] = {}  # and how much had been written when they were asked
         self._written = 0
 
     def gather(self, sql: str, parameters: Sequence[Any], answer: Sequence[Any] | int | None, /) -> None:
@@ -86,11 +86,16 @@ class GatheredCommit:
         asked = dict.fromkeys((sql, tuple(values)) for sql, values in questions).keys() - self._answers.keys()
         if not all(sql.startswith(_ASKS) for sql, _ in asked):
             raise Unforeseen
+        if not asked:
+            return
+        before = [_statement(*one) for one in self.by.entering]
+        statements = [_statement(_AHEAD.format(sql), values) for sql, values in asked]
         try:
-            found = self.by.ask_all([(_AHEAD.format(sql), values) for sql, values in asked])
+            found = self.by.apart([*before, *statements])[len(before) :]
         except psycopg.Error as error:
             raise Unforeseen from error
-        for question, rows in zip(asked, found, strict=True):
+        for question, result in zip(asked, found, strict=True):
+            rows = _rows_of(self.by, result)
             self._answers[question] = [row[:-1] for row in rows], rows[0][-1] if rows else None
 
     def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> PromisedRows[T]:
@@ -100,21 +105,24 @@ class GatheredCommit:
         self.gather(sql, parameters, None)
         return answer
 
-    def perform(self, begin: Sequence[str], check: str, values: Sequence[Any], *, notify: str) -> float:
+    def perform(self, begin: str, lock: str, check: Question, *, notify: Question) -> float:
         """Do all of it; tells the first value of the check.
 
         Args:
-            begin: Begin the transaction.
-            check: Fails where the session or its clock is not as it usually is.
+            begin: Begins the transaction; what lets it see its namespace follows.
+            lock: Lets nobody else write.
+            check: Fails where the session, its namespace or its clock is not as it usually is.
             notify: Tells others.
 
         Raises:
             psycopg.Error: Of the server, which has done nothing then; or of the connection, and who knows.
             JournalUnavailable: The server has undone it.
         """
-        first = [*map(_statement, begin), _statement(check, values)]
-        results = self.by.together([*first, *self._statements, _statement(notify)], _statement("COMMIT"))
-        moment = results[len(begin)].get_value(0, 0)
+        before = [(begin, ()), *self.by.entering, (lock, ()), check]
+        first = [_statement(*one) for one in before]
+        results = self.by.together([*first, *self._statements, _statement(*notify)], _statement("COMMIT"))
+        self.by.entered()
+        moment = results[len(first) - 1].get_value(0, 0)
         assert moment is not None
         for place, answer in self._later:
             answer.rows = _rows_of(self.by, results[len(first) + place])
