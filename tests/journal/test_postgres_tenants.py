@@ -14,7 +14,7 @@ import pytest
 from journal import postgres
 from journal.factories import IDENTITY, order
 
-from payments_async.journal import JournalUnavailable, PostgresJournal
+from payments_async.journal import JournalLost, JournalUnavailable, PostgresJournal
 from payments_async.journal._postgres import _pool
 from payments_async.journal._postgres._database import Tally
 
@@ -258,6 +258,29 @@ async def test_a_commit_that_is_told_of_while_the_waiting_begins() -> None:
     begun = time.monotonic()
     assert 1 < await tally.beyond(Seen(1), 5.0)
     assert time.monotonic() - begun < 2.0
+
+
+@pytest.mark.slow
+async def test_tables_that_are_exchanged_while_their_journals_are_open(schemas: list[str]) -> None:
+    """Nothing is written into those of another journal, as in a restore by renaming; put back, all goes on."""
+    (one, other), free = schemas[:2], f"{schemas[0]}_free"
+    renamings = [(one, free), (other, one), (free, other)]
+    exchange = "; ".join(f'ALTER SCHEMA "{old}" RENAME TO "{new}"' for old, new in renamings).encode()
+    async with AsyncExitStack() as stack:
+        journals = await opened(stack, [one, other])
+        with psycopg.connect(postgres.dsn(), autocommit=True) as beside:
+            for journal in journals:
+                await journal.put("shop", order(1))
+            beside.execute(exchange)
+            for number, journal in enumerate(journals, start=2):
+                with pytest.raises(JournalLost, match="replaced while it was open"):
+                    await journal.put("shop", order(number))
+                with pytest.raises(JournalLost, match="replaced while it was open"):
+                    await journal.check_writable()
+            beside.execute(exchange)
+        for journal in journals:
+            await journal.put("shop", order(4))
+            assert [order(1).request_id, order(4).request_id] == await ids(journal)
 
 
 @pytest.mark.slow
