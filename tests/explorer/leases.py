@@ -416,7 +416,7 @@ def desks() -> tuple[Callable[[], Desk], ...]:
             fates=(PAID,), owners=("a",),
         ),
         partial(
-            Leases, "an answer to what has left", may=("archive", "a list shows it"), claims=1, permits=1,
-            fates=(REFUSED,),
+            Leases, "an answer to what has left", may=("archive", "a list shows it", "a list shows another amount"),
+            claims=1, permits=1, fates=(REFUSED,),
         ),
     )  # fmt: skip

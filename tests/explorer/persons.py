@@ -64,6 +64,7 @@ MISTAKEN: Mapping[str, Evidence] = MappingProxyType({
     "no id, of a transaction that no answer has confirmed": told(request_id=None, transaction_id=HINT),
     "no amount": told(amount=None),
     "the transaction of another order": told(transaction_id=THEIRS),
+    "another order, whose id is cut off": told(transaction_id=THEIRS),
     "a second transaction": told(transaction_id=transaction_id(9)),
     "it failed, which is not so": told(Signal.LOOKED_UP_FAILED),
     "it, and it goes on": told(Signal.LOOKED_UP_PROCESSING),
@@ -359,7 +360,8 @@ class Doubts(Desk):
             yield from self._of_word(before)
         if did.startswith("a person lifts") and self.is_done and before.restored and not self._is_free(before):
             yield from self._of_lift(before, did)
-        if did == "a notification of its transaction" and state != was and self._other == "twins":
+        is_shown = self._other == "twins" and self.rows("SELECT 1 FROM outbox WHERE conflict IS NOT NULL")
+        if did == "a notification of its transaction" and (state != was or is_shown):
             yield "a transaction that two orders carry has moved one of them"
         if did == "an answer is brought as evidence" and self.is_done:
             yield "an answer was brought as evidence, and counts"
@@ -417,7 +419,7 @@ def desks() -> tuple[Callable[[], Desk], ...]:
     scans = "a list is read", "another list is read"
     failed, paid = "it is notified as failed", "it is notified as successful"
     says = "its worker says that it was refused", "its worker says that it never left"
-    others = [one for one in MISTAKEN if one != "the transaction of another order"]
+    others = [one for one in MISTAKEN if "another order" not in one]
     return (
         partial(Doubts, "news of others", ends=(PAID,), news=others[:5], may=("an answer is brought as evidence",)),
         partial(Doubts, "news of what was taken", ends=(TAKEN,), news=(others[2], *others[5:]), may=says),
@@ -426,7 +428,10 @@ def desks() -> tuple[Callable[[], Desk], ...]:
             Doubts, "the transaction of another", other="confirmed", ends=(PAID,),
             news=("the transaction of another order",),
         ),
-        partial(Doubts, "an id that goes on", other="longer", ends=(PAID,), may=("lists miss it",)),
+        partial(
+            Doubts, "an id that goes on", other="longer", may=("lists miss it",),
+            news=("another order, whose id is cut off",),
+        ),
         partial(Doubts, "a transaction of two", other="twins", sends=0, may=("a notification of its transaction",)),
         partial(
             Doubts, "sent again", ends=(NEVER, REFUSED, UNSENT), sends=2, may=(*parks, "a person cancels it"),

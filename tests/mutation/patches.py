@@ -293,8 +293,9 @@ def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
         desks = importlib.import_module("explorer.desks")
         logging.disable(logging.CRITICAL)
         for name in DESKS.get(file, ()):
-            for make in importlib.import_module(f"explorer.{name}").desks():
-                report = desks.search(make())
+            module = importlib.import_module(f"explorer.{name}")
+            made = [module.search] if name == "replies" else [partial(desks.search, make()) for make in module.desks()]
+            for report in (search() for search in made):
                 if report.wrong:
                     return f"{report.name}: {report.wrong}"
         for plan in () if file in BY_DESKS_ALONE else plans.DEFAULT:

@@ -249,8 +249,9 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.PERMITS, mutants.RECORDS), ("leases",)),
     **dict.fromkeys((mutants.EVIDENCE, mutants.WEIGHING, mutants.STATES), ("persons", "leases")),
     **dict.fromkeys((mutants.PUTS, mutants.IDS), ("puts",)),
+    mutants.REPLIES: ("replies",),
 }
-BY_DESKS_ALONE = frozenset({mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING})
+BY_DESKS_ALONE = frozenset({mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES})
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
     "explorer": frozenset(_OF) - {
