@@ -624,8 +624,8 @@ class Journal:
                 and due. When this raises, nothing may be sent.
             adoption: A named person's word that it is this journal's, though another one holds it, or this one held it
                 before it was restored. It may have been sent: it is unknown, and parked once the lists have missed it.
-            sent: How it ended, accepted or unknown, where the caller's session has sent it by itself. A new order is
-                written down so, and is not sent from here.
+            sent: How it ended, accepted or unknown, where the caller's session has sent it by itself. An order of which
+                the journal has made no attempt is written down so, and is not sent from here.
             body: What ``write_order`` made of the order, where the caller has done that.
             traceparent: The trace context (W3C) of who puts it; kept with a new order.
 
