@@ -11,7 +11,7 @@ from explorer.worlds import Explored, World, doubted_id
 # the package: a row that is wrong there is noticed here.
 FORWARD = {
     "planned": {"sending", "unknown", "parked", "cancelled", "accepted", "successful", "failed", "reversed"},
-    "sending": {"planned", "unknown", "accepted", "rejected", "successful", "failed", "reversed"},
+    "sending": {"planned", "parked", "unknown", "accepted", "rejected", "successful", "failed", "reversed"},
     "unknown": {"planned", "parked", "accepted", "rejected", "successful", "failed", "reversed"},
     "parked": {"planned", "accepted", "rejected", "successful", "failed", "reversed"},
     "accepted": {"successful", "failed", "reversed"},
