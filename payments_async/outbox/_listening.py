@@ -21,7 +21,7 @@ _log = logging.getLogger("payments_async")
 SOON = 1.0  # seconds for which a caller of `pay` hears from the worker here alone; then from whatever tells first
 AGAIN_INITIAL, AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
 _REST = 0.02  # seconds between two looks at what was written, while no caller waits
-_LISTEN = 10.0  # seconds after which it is looked again for what was written, whatever was heard
+_LISTEN = 10.0  # seconds after which it is looked again for what was written, where a commit may be missed
 _ELSEWHERE = 1.0  # ... for an order of a batch that another program runs, of which nothing is heard
 _PAGE = 1000  # changes read at once
 
@@ -121,7 +121,9 @@ class ChangeListener:
         delay = AGAIN_INITIAL
         while True:
             try:
-                seen = await self._journal.committed(seen, timeout=_LISTEN)
+                before, seen = seen, await self._journal.committed(seen, timeout=_LISTEN)
+                if seen == before and self._journal.hears_every_commit:
+                    continue
                 self.last = await self._read_on(self.last)
             except JournalClosed:
                 return

@@ -58,7 +58,7 @@ _LIST_AGAIN = 900.0  # seconds after which all that is open is listed again; unt
 _CHANGES = 500  # changes read at once
 _APART = 5.0  # seconds from one pass to the next, at least: what becomes due meanwhile shares its list
 _BREATH = 1.0  # seconds between two such questions, whatever is heard
-_MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is over then
+_MISSES = 2  # times in a row that the duty cannot be prolonged: its lease is over then
 _SENT_AGAIN = "the outbox %s: %d orders are in no complete list and sent again by a person's word, %s the first"
 _DOUBLES_TOLD = 1000  # and as many strangers
 

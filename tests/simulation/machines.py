@@ -399,6 +399,9 @@ class Machine:
         await reconcile(payments, journal, batch_id)
         try:
             lifted = await lift_quarantine(journal, batch_id, ANN.who, "reconcile said so")
+        except NotApproved:
+            self._world.is_asked = True
+            raise
         except NotLookedFor:
             planned = [entry.request_id async for entry in journal.entries(batch_id, State.PLANNED)]
             if planned and self.knows_all and not any(map(self._world.sandbox.executions, planned)):

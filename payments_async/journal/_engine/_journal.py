@@ -1579,6 +1579,11 @@ class Journal:
         """
         return await self._read(_notifications.finals_since, heard, is_wanted)
 
+    @property
+    def hears_every_commit(self) -> bool:
+        """Whether ``committed`` tells another number after each commit: of a file, and not where NOTIFY may fail."""
+        return False
+
     async def committed(self, seen: int, *, timeout: float) -> int:
         """Wait until something was written by anybody since, for so many seconds at most; tells what to pass next time.
 

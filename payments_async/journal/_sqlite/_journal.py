@@ -94,6 +94,10 @@ class SqliteJournal(Journal):
         """The file."""
         return self._path
 
+    @property
+    def hears_every_commit(self) -> bool:
+        return True
+
     async def committed(self, seen: int, *, timeout: float) -> int:
         loop = asyncio.get_running_loop()
         until, is_own = loop.time() + timeout, False
@@ -110,6 +114,9 @@ class SqliteJournal(Journal):
                 is_own = own.done()
                 if stamp is None or stamp != _opening.stamp_of(self._path):
                     break
+            else:
+                if not is_own:
+                    return version  # nothing was written since it was asked for
         if version != seen and not is_own:
             self._heard_at = loop.time()
         return version
