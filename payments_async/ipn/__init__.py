@@ -12,7 +12,6 @@ from payments_async._wire.events import (
     TransactionUnrecognised,
 )
 from payments_async._wire.notifications import UnreadableNotification, read_notification
-from payments_async.ipn._aiohttp import serve, serving
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._health import ReceiverHealth
 from payments_async.ipn._intake import Answer, Refusal, RequestRefused
@@ -27,6 +26,7 @@ from payments_async.ipn._senders import (
     HmacVerifier,
     Verifier,
 )
+from payments_async.ipn._server import serve, serving
 from payments_async.ipn._settings import THIS_MACHINE, ReceiverSettings, ServerLimits
 
 __all__ = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from bulk.files import row, write_csv
-from bulk.test_plan import fields, journal, of_file, order, payments, sandbox, sent
+from bulk.test_plan import fields, of_file, order, payments, sandbox, sent
 
 from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.bulk import Comparison, Plan, PlanProgress, PlanSettings, plan, read_batch
@@ -13,7 +13,7 @@ from payments_async.bulk._file._buckets import Buckets
 from payments_async.journal import SqliteJournal, StateFolder
 from payments_async.outbox._scans import account_of
 
-__all__ = ["journal", "payments", "sandbox"]  # fixtures
+__all__ = ["payments", "sandbox"]  # fixtures
 
 
 def person(number: int, name: str = "", **changes: object) -> PayoutOrder:
@@ -212,7 +212,7 @@ async def test_what_another_journal_of_this_machine_may_have_sent_is_a_problem(
                 settings=PlanSettings(state_folder=StateFolder.OF_USER),
             )
             assert [("request_id", "RUN-1", 1)] == fields(made)
-            assert f"the journal {tmp_path / 'journal.sqlite'} holds it in batch october" in made.problems[0].remedy
+            assert f"the journal {tmp_path / 'journal.db'} holds it in batch october" in made.problems[0].remedy
         nothing = await plan(
             payments, orders, journal=other, settings=PlanSettings(state_folder=tmp_path / "nobody was here")
         )
