@@ -129,3 +129,5 @@ def release(session: nox.Session) -> None:
     session.run("python", "-m", "venv", "--clear", "build/released")
     session.run("build/released/bin/python", "-m", "pip", "install", "-q", ".[all]", external=True)
     session.run("cyclonedx-py", "environment", "build/released/bin/python", "-o", "dist/sbom.cdx.json")
+    session.install("-e", ".[cli,xlsx,test]", "pyinstaller")
+    session.run("python", "-m", "pytest", "-n", "0", "-m", "slow or not slow", "tests/cli/test_one_file.py")

@@ -444,7 +444,8 @@ def _called() -> str:
     script = Path(sys.argv[0])
     if script.parts[-2:] == ("payments_async", "__main__.py"):
         return f"{_shortest(sys.executable, Path(sys.executable).name)} -m payments_async"
-    return _shortest(sys.argv[0], _NAME) if script.stem == _NAME else _NAME
+    is_one_file = getattr(sys, "frozen", False) or script.suffix == ".pyz"
+    return _shortest(sys.argv[0], script.name) if is_one_file or script.stem == _NAME else _NAME
 
 
 def _shortest(path: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -139,6 +140,10 @@ class ServiceProcess:
                 stdout=subprocess.PIPE,
                 stderr=said,
                 start_new_session=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },  # it may be unpacked
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
 
