@@ -29,6 +29,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
+_QUICK_IN_DATABASE = ("/test_contract_puts.py", "/test_contract_outbox.py")
 _MEASURED = 2  # of the tests of one function that differ in their parameters
 
 # else each process that tests start would compile the package again, for half a second of a processor
@@ -71,7 +72,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests that differ in their parameters alone one in a file is quick; in PostgreSQL one of the contract's.
+    """Of tests that differ in their parameters alone one in a file is quick; in PostgreSQL one of a few files.
 
     A test in PostgreSQL takes as long as three in a file. Measured are, in a file, what is quick, a few of the others,
     and slow ones that say so: to measure takes as long as the tests do. What is imported first by a test that is not
@@ -85,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_in_database, mark = "postgres" in parameters, item.get_closest_marker("slow")
         times[function, is_in_database] += 1
         number = times[function, is_in_database]
-        if number > 1 or (is_in_database and "/test_contract_" not in function):
+        if number > 1 or (is_in_database and not any(file in function for file in _QUICK_IN_DATABASE)):
             item.add_marker("slow")
         is_measured = not is_in_database and (mark.kwargs.get("covered", False) if mark else number <= _MEASURED)
         if not is_measured:
