@@ -218,7 +218,7 @@ class SingleOrder:
                 "name the journal of this account, or leave the option out"
             )
         ours = self.order if self.order.currency else attrs.evolve(self.order, currency=entry.order.currency)
-        if entry.order != ours:  # whoever named no currency may have been told the account's
+        if entry.order != ours:  # an order without a currency may have been given the account's
             differences = "; ".join(_differences(self.screen, entry.order, ours))
             raise BadInput(
                 f"--request-id: {clean(request_id)} is the id of another order, {_standing(entry)}: {differences}. "

@@ -136,7 +136,7 @@ class Waiters:
                 del self._waiters[key]
 
     async def aclose(self) -> None:
-        """Hear nothing more, unless somebody waits."""
+        """Hear nothing more, unless a caller still waits."""
         if not self._waiters:
             await self._tasks.aclose()
             self._begun = None

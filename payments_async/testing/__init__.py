@@ -379,7 +379,7 @@ def _template(server: str, tables: str) -> Iterator[str]:
 
 @contextmanager
 def _copied(server: str, original: str) -> Iterator[str]:
-    """Make a database like another one; yields its DSN. It is dropped in the end, whoever uses it then."""
+    """Make a database like another one; yields its DSN. It is dropped in the end, also where it is in use then."""
     with _made(server, original) as name:
         yield _place(server, name)
 

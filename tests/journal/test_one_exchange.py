@@ -40,7 +40,7 @@ async def server_has_begun() -> None:
     async with await psycopg.AsyncConnection.connect(postgres.dsn(), autocommit=True) as connection:
         asked = """SELECT 1 FROM pg_stat_activity
             WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"""
-        while await (await connection.execute(asked)).fetchone() is None:  # noqa: ASYNC110 - the server tells nobody
+        while await (await connection.execute(asked)).fetchone() is None:  # noqa: ASYNC110 - it gives no event
             await asyncio.sleep(0.01)
 
 

@@ -87,7 +87,7 @@ async def ids(journal: PostgresJournal) -> list[str]:
 
 
 async def test_two_tenants_take_turns_by_one_session(schemas: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each commits to its own tables; where somebody else has the session look at those of the other, to none."""
+    """Each commits to its own tables; where a stranger turns the session to those of the other, to none."""
     monkeypatch.setattr(_pool, "_KEPT", 1)
     async with AsyncExitStack() as stack:
         first, second = journals = await opened(stack, schemas[:2])
@@ -156,7 +156,7 @@ async def test_a_tenant_that_closes_while_its_session_commits(schemas: list[str]
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_tenants_whose_sessions_are_ended_meet_their_own_orders_alone(schemas: list[str], seed: int) -> None:
-    """Whoever puts and reads between whom, and whichever session the server ends between."""
+    """Whichever tenants put and read in turn, and whichever session the server ends between."""
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
         journals = await opened(stack, schemas)
@@ -203,7 +203,7 @@ async def test_tenants_whose_listener_is_ended_hear_again(schemas: list[str]) ->
 
 @pytest.mark.slow
 async def test_a_tenant_whose_tables_are_locked_holds_up_no_other(schemas: list[str]) -> None:
-    """The others hear and read meanwhile; it hears again once they are free, and takes nobody for dead unseen."""
+    """The others hear and read meanwhile; it hears again once they are free, and takes no process for dead unseen."""
     async with AsyncExitStack() as stack:
         locked, free = await opened(stack, schemas[:2])
         elsewhere = PostgresJournal(f"{postgres.dsn()}&connect_timeout=9", schema=schemas[0], state_folder=None)

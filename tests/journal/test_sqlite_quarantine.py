@@ -64,7 +64,7 @@ async def test_writing_an_order_off_does_not_lift_its_quarantine(path: Path) -> 
 
 
 async def test_what_the_list_shows_of_a_copy_is_expected(path: Path) -> None:
-    """It is no contradiction until a person lifts the quarantine; what a notification alone says waits for a person."""
+    """It counts without a conflict until the quarantine is lifted; a notification alone leaves it to a person."""
     copy = path.with_name("copy.db")
     async with SqliteJournal(path) as journal:
         await loaded(journal)

@@ -207,7 +207,7 @@ async def fleet_worker(
 ) -> Exit:
     """Work an outbox on one of many machines: PGQueuer hands out the chunks of batches, in the journal's database.
 
-    Single orders are sent by whoever hears of them first, as by `outbox run`. Start as many workers as you like; one
+    The worker that hears first of a single order sends it, as `outbox run` does. Start as many workers as you like; one
     that dies is replaced within seconds, and what it was sending is looked up, never sent again. PGQueuer holds no
     order: the journal alone says who may send what. The first Ctrl-C or SIGTERM finishes what is under way and gives
     the rest to the others; a second one breaks it off.

@@ -395,7 +395,7 @@ def held(folder: Path) -> Iterator[DemoFolder]:
     """Hold a folder, made if there is none, until the block ends or this process dies.
 
     Raises:
-        BadInput: It cannot be made, is somebody else's, or another demo is under way in it.
+        BadInput: It cannot be made, belongs to another user, or another demo is under way in it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -405,7 +405,7 @@ def held(folder: Path) -> Iterator[DemoFolder]:
     except OSError as error:
         raise BadInput(f"--dir: {folder} cannot be used ({error.strerror}); name another directory") from error
     with (folder / ".gitignore").open() as lock:  # it dies with this process
-        if sys.platform != "win32":  # where there is none, and nobody starts two demos at a time
+        if sys.platform != "win32":  # where no such lock exists, and two demos at a time are rare
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

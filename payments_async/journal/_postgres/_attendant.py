@@ -58,7 +58,7 @@ class Attendant:
         key: Attendants of one process with the same key share a listener: their connections are alike.
         schema: The namespace, which is the name of the channel too.
         holder: The name of this opening.
-        heard: Called, in the listener's thread, when somebody has committed something, or may have: with the count of
+        heard: Called, in the listener's thread, when a process has committed something, or may have: with the count of
             all commits that moved an order, or 0 where only we have, or ``None`` where it is in the tray alone; and
             with whether it may be there.
         mark: Gives what our own commits are notified with. They are counted already, and the server is not asked.
@@ -238,7 +238,7 @@ class Attendant:
                 self._heard(commits, is_laid)
 
     def lose(self) -> None:
-        """The session is gone: whoever is missing is so from our next look on."""
+        """The session is gone: a holder counts as missing from our next look on."""
         self._missing = {}
 
 
@@ -256,7 +256,7 @@ class JournalListener:
         self._key = key
         self._attendants: dict[Attendant, None] = {}
         self._leaving: list[Attendant] = []
-        self._held: dict[Attendant, None] = {}  # for whom the session holds a lock
+        self._held: dict[Attendant, None] = {}  # those that the session holds a lock of
         self._shown: dict[Attendant, None] = {}  # ... and has its row
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)

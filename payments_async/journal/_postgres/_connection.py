@@ -52,7 +52,7 @@ _NUL, _ITS_PICTURE = "\0", "\N{SYMBOL FOR NULL}"
 # Whether the server's queue of notices has room. Once it is full, because some session listens and reads none, each
 # commit that notifies fails; the server itself warns from half on.
 HAS_ROOM = "pg_catalog.pg_notification_queue_usage() < 0.5"
-# See the tables of a namespace, also where the transaction goes on; never in a session that is somebody else's by now.
+# See the tables of a namespace, also where the transaction goes on; never in a session that a pooler has lent on.
 _ENTER = "SELECT set_config('search_path', ?, FALSE) WHERE ? IN (0, pg_backend_pid())"
 NO_TRANSACTION = f"'\\x{'00' * 16}'::bytea"
 # what stands in a statement as SQLite has it, and what PostgreSQL has for it

@@ -111,7 +111,7 @@ class Tally:
         while (left := until - time.monotonic()) > 0:
             if self._next is None or self._next.done():
                 self._next = asyncio.get_running_loop().create_future()
-            if self._count != seen:  # asked once it is waited for: else a rise between would wake nobody
+            if self._count != seen:  # asked once it is waited for: else a rise between would be missed
                 break
             await asyncio.wait([self._next], timeout=left)
         return self._count

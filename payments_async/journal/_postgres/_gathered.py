@@ -110,7 +110,7 @@ class GatheredCommit:
 
         Args:
             begin: Begins the transaction; what lets it see its namespace follows.
-            lock: Lets nobody else write.
+            lock: Keeps all others from writing.
             check: Fails where the session, its namespace or its clock is not as it usually is.
             notify: Tells others.
 

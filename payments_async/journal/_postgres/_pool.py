@@ -64,7 +64,7 @@ class SessionPool:
         """Keep one for the next use; tells whether it was taken. One in a transaction, or lost, stays where it is.
 
         Args:
-            is_lent: A pooler may have taken sessions for somebody else: none is kept.
+            is_lent: A pooler may have lent sessions on to others: none is kept.
         """
         is_of_use = connection.is_idle
         with self._lock:

@@ -87,7 +87,7 @@ _FEWEST = 6  # digits of a number; a staff number may have fewer, and has to be 
 
 @frozen(kw_only=True)
 class Wanted:
-    """What somebody looks for.
+    """What a search asks for.
 
     Attributes:
         words: Its words, without regard to case and accents.

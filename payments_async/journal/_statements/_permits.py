@@ -699,7 +699,7 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> TransitionResult:
         if row.conflict is None:
             open_chunk_of(commit, row)
         else:
-            state = State.PARKED  # somebody may have sent it under our id: a person looks first
+            state = State.PARKED  # another system may have sent it under our id: a person looks first
     is_told_by_attempt = is_planned_again and row.state is State.SENDING
     if not is_told_by_attempt and not record_evidence(commit, row, evidence, state, words):
         flaw = None  # it was seen by whoever acknowledged it
