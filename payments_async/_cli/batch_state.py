@@ -15,7 +15,7 @@ from payments_async._cli.journal import JournalPlace
 from payments_async._cli.screen import Screen, command_line, counted, money, quoted, shortened
 from payments_async._cli.story import sentence, service_words
 from payments_async.bulk import LaterTry, later_tries
-from payments_async.journal import UNPAID, UNSETTLED, Archive, Entry, Journal, Progress, State
+from payments_async.journal import UNPAID, UNSETTLED, Archive, Entry, Journal, Progress, Run, State
 from payments_async.journal.contract import ListingWord
 
 T = TypeVar("T")
@@ -188,13 +188,27 @@ def reasons_document(found: Sequence[Reason]) -> list[dict[str, object]]:
     ]
 
 
-def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]]) -> None:
-    """Write orders, each with the reason why it is shown."""
+BATCH_COLUMNS = ("Batch", "Orders", "Sum", "Outcomes")
+
+
+async def batch_row(journal: Journal, run: Run, progress: Progress) -> list[str | Text]:
+    """One of several batches, in these columns."""
+    waiting = f"; {counted(run.quarantined, 'chunk')} in quarantine" if run.quarantined else ""
+    total = money(run.amount, await currency_of(journal, run.batch_id))
+    return [run.batch_id, f"{run.total:,}", total, f"{in_words(progress)}{waiting}"]
+
+
+def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]], currency: str | None) -> None:
+    """Write orders, each with the reason why it is shown.
+
+    Args:
+        currency: Of those that name none.
+    """
     rows: list[list[str | Text]] = [
         [
             entry.request_id,
             Text(entry.state, entry.state.meaning.colour),
-            money(entry.amount, entry.order.currency),
+            money(entry.amount, entry.order.currency or currency),
             screen.person(entry.order.beneficiary.name),
             why,
         ]
@@ -303,13 +317,16 @@ def progress_document(progress: Progress) -> dict[str, object]:
 
 
 async def currency_of(journal: Journal, batch_id: str) -> str | None:
-    """What the first order of a batch is in; the others are too, or its plan would have had a problem.
-
-    Where it names none, it is the currency of the account, as the proposal keeps it.
-    """
+    """What the first order of a batch is in; the others are too, or its plan would have had a problem."""
     entry = next(iter(await first(journal.entries(batch_id), 1)), None)
-    if entry is None or entry.order.currency:
-        return None if entry is None else entry.order.currency
-    digest = (await journal.run(batch_id)).source_digest
-    made = () if digest is None else await journal.proposals(digest)
-    return next((one.currency for one in made if one.batch_id == batch_id and one.currency), None)
+    return None if entry is None else await order_currency(journal, entry)
+
+
+async def order_currency(journal: Journal, entry: Entry) -> str | None:
+    """What one order is in: as it says, else that of the account."""
+    return entry.order.currency or await journal.account_currency(entry.batch_id)
+
+
+async def order_money(journal: Journal, entry: Entry) -> str:
+    """The amount of one order with its currency."""
+    return money(entry.amount, await order_currency(journal, entry))

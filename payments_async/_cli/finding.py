@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from payments_async._cli.screen import Screen, clean, money
+from payments_async._cli.batch_state import order_money
+from payments_async._cli.screen import Screen, clean
 from payments_async.journal import Entry, Journal, Run
 
 _MOST = 200  # orders of which the latest are shown
@@ -30,14 +31,14 @@ async def beside(screen: Screen, journal: Journal, entry: Entry, run: Run) -> st
     return f"row {told.file_row}{file}{': ' if cells else ''}{cells}"
 
 
-def show_found(screen: Screen, found: Sequence[Entry]) -> None:
+async def show_found(screen: Screen, journal: Journal, found: Sequence[Entry]) -> None:
     """Write orders to choose from."""
     rows: list[list[str | Text]] = [
         [
             entry.request_id,
             entry.batch_id,
             Text(entry.state, entry.state.meaning.colour),
-            money(entry.amount, entry.order.currency),
+            await order_money(journal, entry),
             screen.person(entry.order.beneficiary.name),
         ]
         for entry in found[:_SHOWN]

@@ -182,14 +182,12 @@ class SingleOrder:
                 journal, entry = None, None
             ordered = self.order if entry is None else entry.order
             if entry is None or entry.state is State.PLANNED:
-                currency = await self._agree(payments, path)
-                ordered = attrs.evolve(ordered, currency=currency) if entry is None else ordered
                 try:  # what is wrong with the credentials or the way there is found out before anything can have left
-                    async with working(self.screen, "logging in", payments):
-                        await payments.log_in()
+                    currency = await self._agree(payments, path)
                 except (PaymentsError, asyncio.CancelledError):
                     self.screen.trouble("not sent: it is safe to send it again, with the same command")
                     raise
+                ordered = attrs.evolve(ordered, currency=currency) if entry is None else ordered
             if journal is None:
                 try:
                     journal = await stack.enter_async_context(opened(path, new=True))
@@ -235,17 +233,16 @@ class SingleOrder:
         """Show the order as it would be sent, and ask for a yes unless it was given. Raises ``Declined``.
 
         Returns:
-            The currency: the order's, else the account's where that was asked for.
+            The currency: the order's, else the account's where the service names a code.
         """
         screen, order = self.screen, self.order
         asks = not self.sending.yes and screen.can_ask
-        currency = order.currency
-        if asks or currency:  # whoever approves it sees in which currency
-            async with working(screen, "asking for the account", payments):
-                account = await payments.accounts.get()
-            if currency and account.currency not in (None, currency):
-                raise BadInput(f"--currency: the account is kept in {account.currency}, not {currency}")
-            currency = currency or account.currency
+        async with working(screen, "asking for the account", payments):
+            account = await payments.accounts.get()
+        theirs = (account.currency or "").strip().upper()
+        currency = order.currency or theirs or None  # who approves it sees it, and the order keeps it
+        if currency is not None and theirs not in ("", currency.upper()):
+            raise BadInput(f"--currency: the account is kept in {clean(theirs)}, not {clean(currency)}")
         payout, person = isinstance(order, PayoutOrder), partial(screen.person, is_asked=asks)
         where = f"{self.where} {paid_to(screen, order, is_asked=asks)}"
         screen.fields(
@@ -271,7 +268,7 @@ class SingleOrder:
         verb, way = ("Send", "to") if payout else ("Request", "from")
         question = f"{verb} {money(order.amount, currency)} {way} {where}?"
         screen.confirm(question, yes=self.sending.yes, otherwise="nothing was sent")
-        return currency
+        return currency if order.currency or (len(theirs) == 3 and theirs.isalpha()) else None
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import attrs
 
-from payments_async._cli.batch_state import DIGITS, currency_of, first, reasons
+from payments_async._cli.batch_state import DIGITS, currency_of, first, order_currency, reasons
 from payments_async._cli.finding import found_by
 from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
@@ -206,7 +206,7 @@ class Watch:
             return None
         story = await self._journal.history(request_id)
         return OrderStory(
-            order=self._shown(entry, service_words(entry)),
+            order=await self._shown(entry, service_words(entry)),
             seen=entry.updated_at,
             story=[(one.at, sentence(one)) for one in story],
             contradictions=open_contradictions(story) or ([entry.conflict] if entry.conflict else []),
@@ -284,7 +284,7 @@ class Watch:
         found = (await first(walk, page * TEN))[(page - 1) * TEN :]
         return ShownOrders(
             title=title,
-            orders=[self._shown(entry, entry.conflict or service_words(entry)) for entry in found],
+            orders=[await self._shown(entry, entry.conflict or service_words(entry)) for entry in found],
             count=overall.conflicts if is_conflict else overall.counts[State(key)],
             key=key,
             page=page,
@@ -296,7 +296,7 @@ class Watch:
         some = found[(page - 1) * TEN : page * TEN]
         return ShownOrders(
             title=f"Orders found by: {text}",
-            orders=[self._shown(entry, service_words(entry)) for entry in some],
+            orders=[await self._shown(entry, service_words(entry)) for entry in some],
             count=len(found),
             page=page,
         )
@@ -313,7 +313,7 @@ class Watch:
         shown = [
             ShownOrders(
                 title=one.words,
-                orders=[self._shown(entry, service_words(entry)) for entry in one.first[(page - 1) * TEN :]],
+                orders=[await self._shown(entry, service_words(entry)) for entry in one.first[(page - 1) * TEN :]],
                 count=one.orders,
                 key=hashlib.sha256(f"{one.state} {DIGITS.sub('0', one.words)}".encode()).hexdigest()[:16],
                 page=page,
@@ -322,13 +322,13 @@ class Watch:
         ]
         return [one for one in shown if key in ("", one.key)]
 
-    def _shown(self, entry: Entry, why: str) -> ShownOrder:
+    async def _shown(self, entry: Entry, why: str) -> ShownOrder:
         return ShownOrder(
             request_id=entry.request_id,
             batch_id=entry.batch_id,
             state=entry.state,
             amount=entry.amount,
-            currency=entry.order.currency,
+            currency=await order_currency(self._journal, entry),
             beneficiary=self._screen.person(entry.order.beneficiary.name),
             why=why,
         )

@@ -26,6 +26,7 @@ from payments_async import (
 )
 from payments_async.bulk import (
     PlanSettings,
+    ReconcileSettings,
     Share,
     approval_sheet,
     later_tries,
@@ -33,8 +34,10 @@ from payments_async.bulk import (
     plan,
     read_batch,
     receipt,
+    reconcile,
     report,
     retry_file,
+    run_batch,
 )
 from payments_async.bulk._retry_ids import earlier_id, retried_id
 from payments_async.journal import OrderUnknown, RunIdentity, RunUnknown, Signal, SqliteJournal
@@ -105,6 +108,22 @@ async def found(journal: SqliteJournal, request_id: str, amount: Decimal, signal
     if signal is Signal.LOOKED_UP_REVERSED:
         await found(journal, request_id, amount, Signal.LOOKED_UP_SUCCESSFUL)
     await journal.apply_evidence(Evidence(signal=signal, source="list", request_id=request_id, amount=amount))
+
+
+async def test_orders_that_name_no_currency_are_in_that_of_the_account(tmp_path: Path) -> None:
+    """Without a proposal too: papers name it once the service's records show it, and guess nothing before."""
+    async with Sandbox() as sandbox, SqliteJournal(tmp_path / "journal.sqlite", state_folder=None) as journal:
+        who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+        async with PaymentsSession(sandbox.base_url, who) as payments:
+            await run_batch(payments, journal, "november", [order(1, currency=None), order(2, currency=None)])
+            assert None is await journal.account_currency("november")
+            await sandbox.settle()
+            await reconcile(payments, journal, "november", settings=ReconcileSettings(grace=0.0))
+        assert "UGX" == await journal.account_currency("november")
+        await report(journal, "november", csv=tmp_path / "report.csv")
+        await receipt(journal, "RUN-1", tmp_path / "receipt.html", payer="ACME")
+    assert ["UGX", "UGX"] == [row["Currency"] for row in lines(tmp_path / "report.csv")]
+    assert "1,000 UGX" in (tmp_path / "receipt.html").read_text(encoding="utf-8")
 
 
 async def test_what_surely_was_not_paid_is_tried_again(journal: SqliteJournal, tmp_path: Path) -> None:

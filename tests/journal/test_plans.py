@@ -134,6 +134,7 @@ async def orders_live(journal: Journal) -> None:
     for state in (State.UNKNOWN, State.PARKED, State.ACCEPTED, State.FAILED):
         assert [] == [page async for page in journal.open_orders("shop", state)]
     await journal.is_looked_for(BATCH)
+    await journal.account_currency(BATCH)
     await journal.final_events(order(0).request_id, transaction_id(0))
     await journal.history(order(0).request_id)
     await journal.note_particulars([(order(0).request_id, Particulars(file_row=2))])

@@ -10,6 +10,7 @@ import attrs
 import typer
 
 from payments_async import CollectionOrder
+from payments_async._cli.batch_state import order_currency
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.finding import beside, found_by, show_found
 from payments_async._cli.journal import JournalFile, named, opened
@@ -54,7 +55,7 @@ async def explain(
                     "of this name or number either"
                 )
             if len(found) > 1:
-                show_found(screen, found)
+                await show_found(screen, held, found)
                 raise BadInput(f"{counted(len(found), 'order')} found: name one by its id")
             (entry,) = found
         request_id = entry.request_id  # in the letters in which it was put
@@ -63,10 +64,11 @@ async def explain(
         paused = None if run.outbox is None else await held.paused(run.outbox)
         again = await may_be_paid_again(held, entry, story)
         particulars = await beside(screen, held, entry, run)
+        currency = await order_currency(held, entry)
     order = entry.order
     direction = "from" if isinstance(order, CollectionOrder) else "to"
     screen.say(
-        f"[bold]{quoted(request_id)}[/], {quoted(money(entry.amount, order.currency))} {direction} "
+        f"[bold]{quoted(request_id)}[/], {quoted(money(entry.amount, currency))} {direction} "
         f"{quoted(screen.person(order.beneficiary.name))}, batch {quoted(entry.batch_id)}: "
         f"[bold {entry.state.meaning.colour}]{entry.state}[/]"
     )
@@ -81,7 +83,7 @@ async def explain(
     _tell_next(screen, steps, again)
     names = "request_id batch_id state amount attempt transaction_id code correlation_id conflict updated_at"
     known = {name: getattr(entry, name) for name in names.split()}
-    known |= {"currency": order.currency, "meaning": meaning_of(entry), "pay_again": again}
+    known |= {"currency": currency, "meaning": meaning_of(entry), "pay_again": again}
     screen.document({**known, "next": steps, "story": story})
     return Exit.FINE
 

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import attrs
 
 from payments_async._session.session import PaymentsSession, check_session, executor_of
-from payments_async._values.amounts import amount_text
+from payments_async._values.amounts import amount_text, currency_key
 from payments_async._values.checks import check_instance, check_number, check_whole
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import redact
@@ -457,7 +457,7 @@ class _Walk:
         found = list(self._catalogue.issues(order))
         found += filter(None, (bank_named(order), operator_fits(order), self._prior.issue(order, entry)))
         ours = self._account.currency
-        if order.currency and ours and order.currency != ours:
+        if order.currency and ours and currency_key(order.currency) != currency_key(ours):
             found.append(
                 OrderIssue("currency", order.currency, f"the account is kept in {ours}; leave these orders out")
             )

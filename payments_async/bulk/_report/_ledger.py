@@ -13,7 +13,7 @@ from payments_async._values.masking import mask
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import begins_formula
 from payments_async.bulk._report._files import harmless_line, place_of, replacing
-from payments_async.bulk._report._lines import ReportLine, account_currency, line_of
+from payments_async.bulk._report._lines import ReportLine, line_of
 from payments_async.bulk._report._returned import header_of, lines_below
 from payments_async.journal import Journal
 from payments_async.journal._records import OutcomeWithHistory
@@ -73,7 +73,7 @@ async def ledger(
     if debit.strip() == credit.strip():
         raise ValueError("debit and credit: two different accounts")
     run = await journal.run(batch_id)
-    currency = await account_currency(journal, run)
+    currency = await journal.account_currency(run.batch_id) or ""
     header = header_of(path, _COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     shares = dict.fromkeys(State, Share())

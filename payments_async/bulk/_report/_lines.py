@@ -11,8 +11,7 @@ from payments_async._values.masking import mask, redact
 from payments_async._wire.kinds import item_of, reference_of
 from payments_async._wire.orders import BankAccount, CollectionOrder
 from payments_async.bulk._retry_ids import LaterTry
-from payments_async.journal import Journal
-from payments_async.journal._records import Entry, Happening, OutcomeWithHistory, Run
+from payments_async.journal._records import Entry, Happening, OutcomeWithHistory
 from payments_async.journal._states import FINAL, UNPAID, State
 
 # A parked order of which no attempt was ever made: something contradicted that, and so it was not sent.
@@ -104,12 +103,6 @@ def decided(happening: Happening, about: str, *, personal: bool) -> ReportDecisi
         why=why if personal else redact(why),
         at=_moment(happening.at),
     )
-
-
-async def account_currency(journal: Journal, run: Run) -> str:
-    """The currency of orders of a batch that name none: that of the account, as its proposal keeps it; else empty."""
-    made = () if run.source_digest is None else await journal.proposals(run.source_digest)
-    return next((one.currency for one in made if one.batch_id == run.batch_id and one.currency), "")
 
 
 def line_of(

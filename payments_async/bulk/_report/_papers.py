@@ -25,7 +25,7 @@ from payments_async.bulk._plan._payees import ChangeKind, Comparison, PayeeChang
 from payments_async.bulk._plan._plan import Plan
 from payments_async.bulk._problems import Issue
 from payments_async.bulk._report._files import place_of, replacing
-from payments_async.bulk._report._lines import account_currency, evidence_words, line_of, moment_text
+from payments_async.bulk._report._lines import evidence_words, line_of, moment_text
 from payments_async.journal import Journal
 from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Entry, Happening, OutcomeWithHistory
@@ -170,7 +170,7 @@ async def receipt(
         raise ValueError(f"{request_id}: evidence contradicts ({entry.conflict}); acknowledge what is true first")
     run, story = await journal.run(entry.batch_id), await journal.history(request_id)
     turn = next((one for one in story if one.state is State.SUCCESSFUL), None)
-    currency = await account_currency(journal, run)
+    currency = await journal.account_currency(run.batch_id) or ""
     line = line_of(OutcomeWithHistory(entry=entry, decision=turn), personal=personal, currency=currency)
     values = {
         "line": line,

@@ -22,7 +22,6 @@ from payments_async.bulk._report._files import csv_lines, harmless_line, place_o
 from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
 from payments_async.bulk._report._lines import (
     ReportLine,
-    account_currency,
     decided,
     line_of,
     moment_text,
@@ -144,7 +143,7 @@ async def report(
         written = _Writing(
             sheet, None if page is None else resources.enter_context(ReportPage(page, html_rows)), personal=personal
         )
-        written.currency = await account_currency(journal, run)
+        written.currency = await journal.account_currency(run.batch_id) or ""
         written.decided("the batch", decisions)
         async for standings in journal.standings(batch_id):
             some = await asyncio.to_thread(list, standings)

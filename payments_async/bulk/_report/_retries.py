@@ -16,7 +16,6 @@ from payments_async.bulk._file._headings import COLUMNS
 from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
-from payments_async.bulk._report._lines import account_currency
 from payments_async.bulk._report._returned import NEVER, header_of, lines_below
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
@@ -73,7 +72,7 @@ async def retry_file(
         JournalUnavailable: The journal cannot be read.
     """
     run = await journal.run(batch_id)
-    currency = await account_currency(journal, run)
+    currency = await journal.account_currency(run.batch_id) or ""
     header = header_of(path, _COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
     states = [state for state in UNPAID if reversed_too or not state.meaning.was_paid]

@@ -378,6 +378,19 @@ class Journal:
         """
         return await self._read(_approvals.proposals, digest, file_digest)
 
+    async def account_currency(self, batch_id: str) -> str | None:
+        """What orders of a batch or outbox that name no currency are in: that of the account.
+
+        The proposal of the batch keeps it. Where there is none, the service's records of these orders show it.
+
+        Returns:
+            The currency. ``None`` as long as neither tells it, or where records name several.
+
+        Raises:
+            RunUnknown: The journal holds no batch of that name.
+        """
+        return await self._read(_history.account_currency, batch_id)
+
     async def withdraw_proposal(self, digest: str, *, by: Signature) -> Proposal:
         """Take back one's own proposal. If it was the only one, its approvals go too.
 

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from itertools import filterfalse
 from typing import Any, NamedTuple
 
+from payments_async._values.amounts import currency_key
 from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import Signature
 from payments_async.journal._faults import OrderUnknown
@@ -244,6 +245,22 @@ def decisions(connection: Connection, batch_id: str) -> Sequence[Happening]:
     decided = [_resolved(_Resolution._make(values)) for values in found.fetchall()]
     (digest,) = connection.execute("SELECT source_digest FROM run WHERE batch_id = ?", (batch_id,)).fetchone()
     return tuple(sorted([*decided, *_approvals_of(connection, digest)], key=lambda one: one.at))
+
+
+def account_currency(connection: Connection, batch_id: str) -> str | None:
+    """What orders of a batch that name no currency are in. Raises ``RunUnknown``."""
+    first, last = bounds_of(connection, batch_id)
+    (digest,) = connection.execute("SELECT source_digest FROM run WHERE batch_id = ?", (batch_id,)).fetchone()
+    made = () if digest is None else proposals(connection, digest)
+    if proposed := next((one.currency for one in made if one.batch_id == batch_id and one.currency), None):
+        return proposed
+    some = connection.execute(
+        """SELECT currency FROM evidence WHERE order_id BETWEEN ? AND ? AND conflict IS NULL
+        ORDER BY order_id LIMIT 500""",
+        (first, last),
+    ).fetchall()
+    shown = {currency_key(text) for (text,) in some} - {""}
+    return shown.pop() if len(shown) == 1 else None
 
 
 def _approvals_of(connection: Connection, digest: str | None) -> Iterator[Happening]:

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from payments_async._cli.agreement import cancel_all, paid_to, signature
-from payments_async._cli.batch_state import currency_of, show_progress
+from payments_async._cli.batch_state import currency_of, order_money, show_progress
 from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
 from payments_async._cli.limits import read_limit
-from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, quoted
 from payments_async._cli.story import open_contradictions
 from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, send_again_all
 from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, State
@@ -308,7 +308,7 @@ async def _shown(screen: Screen, journal: Journal, request_id: str, *, is_asked:
     screen.fields(
         [
             ("order", entry.request_id),
-            ("amount", money(entry.amount, entry.order.currency)),
+            ("amount", await order_money(journal, entry)),
             ("beneficiary", screen.person(entry.order.beneficiary.name, is_asked=is_asked)),
             ("account or line", paid_to(screen, entry.order, is_asked=is_asked)),
             ("batch", entry.batch_id),

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from payments_async._cli.batch_state import (
+    BATCH_COLUMNS,
+    batch_row,
     currency_of,
     deadlines_in_words,
     exit_after,
-    in_words,
     progress_document,
     reasons,
     reasons_document,
@@ -98,7 +99,7 @@ async def _found(screen: Screen, journal: Journal, text: str, batch_id: str | No
     found = await found_by(journal, text, batch_id and await chosen_batch(journal, batch_id))
     if not found:
         raise BadInput(f"--find: the journal pays no person of this name or number: {clean(text)}")
-    show_found(screen, found)
+    await show_found(screen, journal, found)
     return screen.ended(Exit.FINE, {"found": found_document(found)})
 
 
@@ -118,8 +119,7 @@ async def _show_all(screen: Screen, journal: Journal, forgotten: Sequence[str]) 
     rows, batches, runs = [], [], await journal.runs()
     for run in runs:
         progress = await journal.progress(run.batch_id)
-        waiting = f"; {counted(run.quarantined, 'chunk')} in quarantine" if run.quarantined else ""
-        rows.append([run.batch_id, f"{run.total:,}", money(run.amount), f"{in_words(progress)}{waiting}"])
+        rows.append(await batch_row(journal, run, progress))
         batches.append(
             {
                 "batch_id": run.batch_id,
@@ -128,6 +128,6 @@ async def _show_all(screen: Screen, journal: Journal, forgotten: Sequence[str]) 
                 "chunks_in_quarantine": run.quarantined,
             }
         )
-    screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
+    screen.table(BATCH_COLUMNS, rows, right=["Orders", "Sum"])
     status = exit_after(await journal.progress(), quarantined=len(forgotten) + sum(run.quarantined for run in runs))
     return screen.ended(status, {"batches": batches, "forgotten": forgotten})

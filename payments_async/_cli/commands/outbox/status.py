@@ -4,10 +4,12 @@ import time
 from collections.abc import Mapping
 
 from payments_async._cli.batch_state import (
+    BATCH_COLUMNS,
     SHOWN,
+    batch_row,
+    currency_of,
     deadlines_in_words,
     first,
-    in_words,
     needing,
     show_archives,
     show_entries,
@@ -24,7 +26,7 @@ from payments_async._cli.outbox_state import (
     moment,
     rate_in_words,
 )
-from payments_async._cli.screen import Screen, command_line, counted, money, quoted
+from payments_async._cli.screen import Screen, command_line, counted, quoted
 from payments_async.journal import State
 from payments_async.outbox import OutboxHealth
 
@@ -52,26 +54,30 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     """
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
-        state, oldest = await OutboxHealth.of(held, name), await held.oldest(name)
+        state, oldest, currency = (
+            await OutboxHealth.of(held, name),
+            await held.oldest(name),
+            await currency_of(held, name),
+        )
         runs = [run for run in await held.runs() if run.outbox == name]
-        batches = [(run, in_words(await held.progress(run.batch_id))) for run in runs if run.batch_id != name]
+        others = [run for run in runs if run.batch_id != name]
+        batches = [await batch_row(held, run, await held.progress(run.batch_id)) for run in others]
         found = await needing(held, [run.batch_id for run in runs], [State.PARKED])
         dead = await first(change async for change in held.dead_changes() if change.outbox == name)
         kept = await held.archives()
         untaken = await held.laid(name, limit=SHOWN, stuck=True)
         unheard = await silence(held)
-    _show(screen, state, oldest)
+    _show(screen, state, oldest, currency)
     if unheard:
         screen.say(f"[yellow]{quoted(unheard)}[/]")
     if archived := sum(run.archived for run in runs):
         screen.say(f"Of these, {counted(archived, 'order')} ended long ago and left the journal for an archive:")
         show_archives(screen, kept)
     if batches:
-        rows = [[run.batch_id, f"{run.total:,}", money(run.amount), words] for run, words in batches]
-        screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
+        screen.table(BATCH_COLUMNS, batches, right=["Orders", "Sum"])
     if found:
         screen.say("\n[bold magenta]Need a person[/]")
-        show_entries(screen, found)
+        show_entries(screen, found, currency)
     lines = (f"{change.id:>8}  {change.request_id}  {change.state}  {change.error or ''}" for change in dead)
     screen.listing("\n[bold red]Handlers failed too often[/]", lines, state.handlers.dead)
     lines = (f"{one.request_id}  {one.problem}" for one in untaken)
@@ -92,7 +98,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
                 {"request_id": one.request_id, "amount": one.amount, "why": one.problem} for one in untaken
             ],
             "archived": sum(run.archived for run in runs),
-            "batches": [run.batch_id for run, _ in batches],
+            "batches": [run.batch_id for run in others],
             "need_a_person": [
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
                 for one, _ in found
@@ -101,10 +107,10 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     )
 
 
-def _show(screen: Screen, state: OutboxHealth, oldest: Mapping[State, float]) -> None:
+def _show(screen: Screen, state: OutboxHealth, oldest: Mapping[State, float], currency: str | None) -> None:
     """Write the figures."""
     screen.say(f"[bold]{quoted(state.name)}[/]: {counted(state.progress.total, 'order')}\n")
-    show_progress(screen, state.progress, None)
+    show_progress(screen, state.progress, currency)
     screen.say()
     cools = state.pace.cools_until
     screen.fields(
