@@ -282,7 +282,10 @@ def tell_next(
     if progress.conflicts:
         words = "Ask the service; once you know what is true:"
         screen.say(f"{counted(progress.conflicts, 'order')} with evidence against evidence. {words}")
-        screen.command(f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID {signed}")
+        is_many = progress.conflicts > 1 and batch_id is not None
+        which = {"batch_id": batch_id, "reason": "WORDS"} if is_many else {}
+        line = command_line("bulk acknowledge", journal=journal, **which)
+        screen.command(f"{line}{'' if is_many else ' REQUEST_ID'} {signed}")
     if quarantined:
         screen.say(
             f"{counted(quarantined, 'chunk')} in quarantine: the journal was copied or restored, or its orders were "

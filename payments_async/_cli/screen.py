@@ -34,7 +34,7 @@ from payments_async._values.masking import mask, redact
 _NAME = "payments-async"
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
-_LISTED = 20  # lines; the rest is for machines
+LISTED = 20  # lines; the rest is for machines
 _COMMAND = re.compile(r"payments-async [a-z]+ .*--")  # with options: somebody may copy it
 
 _NUMBER = re.compile(r"(?P<whole>-?[0-9,]+)(?P<decimals>\.[0-9]+)?(?P<rest>(?: [A-Z]{3})?)")
@@ -177,15 +177,19 @@ class Screen:
             table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in cells))
         self._print(table)
 
-    def listing(self, title: str, lines: Iterable[str], count: int) -> None:
-        """Write a title, which may have brackets of rich, and the first of so many lines; nothing if there are none."""
+    def listing(self, title: str, lines: Iterable[str], count: int, *, most: int = LISTED) -> None:
+        """Write a title, which may have brackets of rich, and the first of so many lines; nothing if there are none.
+
+        Args:
+            most: Lines that are shown; with none of them, the title has their number.
+        """
         if not count:
             return
-        self.say(title)
-        for line in islice(lines, _LISTED):
+        self.say(title if most else f"{count:>7,}  {title}")
+        for line in islice(lines, most):
             self.say(f"  {quoted(line)}")
-        if count > _LISTED:
-            self.say(f"  and {count - _LISTED:,} more; --json shows them")
+        if most and count > most:
+            self.say(f"  and {count - most:,} more; --json shows them")
 
     def fit(self, lines: int, writers: Sequence[Callable[[], None]]) -> None:
         """Write the first of these that takes at most so many lines of a terminal, or the last; a pipe has room."""

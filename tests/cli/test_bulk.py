@@ -203,7 +203,7 @@ async def test_several_batches_are_listed(run: Run, payroll: str, sent: tuple[st
     await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     await run("bulk", "run", other, "--journal", "j.sqlite", "--batch-id", "december", "--yes", "--new-journal")
     ran = await run("bulk", "status", "--journal", "j.sqlite")
-    assert "november 3 6,000 3 accepted december 1 150,000 1 accepted" in ran.said
+    assert "november 3 6,000 UGX 3 accepted december 1 150,000 UGX 1 accepted" in ran.said
     asked = await run("bulk", "report", "--journal", "j.sqlite")
     assert 2 == asked.status
     assert "--batch-id: name one; the journal holds november, december" in asked.said
@@ -326,11 +326,24 @@ async def test_a_contradiction_is_acknowledged_by_name(run: Run, contradicted: N
     assert (2, True) == (again.status, "nothing contradicts RUN-1" in again.said)
 
 
-async def test_a_contradiction_is_acknowledged_for_machines(run: Run, contradicted: None) -> None:
-    """One document with what was acknowledged, by whom and why."""
-    done = json.loads((await run("bulk", "acknowledge", "RUN-1", *CLERK, "--yes", "--json")).out)
-    assert ("RUN-1", "successful", 0) == (done["request_id"], done["state"], done["exit_status"])
-    assert (1, "A. Clerk", "letter of 3 May") == (len(done["contradictions"]), done["who"], done["why"])
+async def test_all_contradictions_of_one_reason_are_acknowledged_at_once(run: Run, contradicted: None) -> None:
+    """By words of the reason, whatever the numbers in it; one document says which, by whom and why."""
+    async with SqliteJournal("j.sqlite") as journal:
+        for number, signal, source in (
+            (2, Signal.NOTIFIED_FAILED, "notification 192.0.2.8"),
+            (3, Signal.LOOKED_UP_FAILED, "list"),
+        ):
+            evidence = Evidence(signal=signal, source=source, request_id=f"RUN-{number}", amount=Decimal(1000 * number))
+            assert (await journal.apply_evidence(evidence)) is not None
+    command = ("bulk", "acknowledge", *CLERK, "--yes", "--reason")
+    for words, refusal in (("orange", "in these words"), ("known to be successful", "2 reasons have these words")):
+        refused = await run(*command, words)
+        assert (2, True) == (refused.status, refusal in refused.said), refused.said
+    done = json.loads((await run(*command, "a notification from 192.0.2.7 says that it FAILED", "--json")).out)
+    assert [("RUN-1", "successful"), ("RUN-2", "successful")] == [(o["request_id"], o["state"]) for o in done["orders"]]
+    assert ("A. Clerk", "letter of 3 May", 0) == (done["who"], done["why"], done["exit_status"])
+    async with SqliteJournal("j.sqlite") as journal:
+        assert 1 == (await journal.progress("november")).conflicts
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a person decides: `bulk send-again`, `cancel`, `listing-deadline`, `acknowledge`, `lift-quarantine`."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -9,9 +10,10 @@ from typing import Annotated
 import typer
 
 from payments_async._cli.agreement import cancel_all, paid_to, signature
-from payments_async._cli.batch_state import currency_of, order_money, show_progress
+from payments_async._cli.batch_state import DIGITS, currency_of, order_money, reasons, show_progress, show_reasons
 from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.finding import show_found
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
 from payments_async._cli.limits import read_limit
 from payments_async._cli.screen import Screen, clean, command_line, counted, quoted
@@ -22,6 +24,7 @@ from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadli
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a request id on each line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+_IN_FULL = 3  # orders that are shown with all that there is of them
 
 
 async def bulk_send_again(
@@ -42,7 +45,7 @@ async def bulk_send_again(
     Example: payments-async bulk send-again PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
     async with opened(journal) as held:
-        entries = [await _shown(screen, held, one, is_asked=not yes) for one in _chosen(request_ids, ids_file)]
+        entries = await _all_shown(screen, held, _chosen(request_ids, ids_file), is_asked=not yes)
         for entry in entries:
             if entry.state is not State.PARKED:
                 raise BadInput(
@@ -139,8 +142,7 @@ async def bulk_cancel(
     async with opened(journal) as held:
         if request_ids or ids_file is not None:
             chosen = _chosen(request_ids, ids_file)
-            for one in chosen:
-                await _shown(screen, held, one, is_asked=not yes)
+            await _all_shown(screen, held, chosen, is_asked=not yes)
         else:
             name = await chosen_batch(held, batch_id)
             show_progress(screen, await held.progress(name), await currency_of(held, name))
@@ -160,17 +162,27 @@ async def bulk_acknowledge(
     ] = None,
     ids_file: IdsFile = None,
     journal: JournalFile = None,
+    batch_id: AnyBatch = None,
+    reason: Annotated[
+        str | None, typer.Option(help="All orders of the batch that need a person for this: words of bulk status.")
+    ] = None,
     yes: Yes = False,
 ) -> Exit:
     """State that you have seen the contradiction about an order, or several. It counts no more; the story keeps it.
 
     Nothing is sent, and the orders stay as they are. Ask the service first what is true. Nothing is acknowledged unless
-    something contradicts every one of them.
+    something contradicts every one of them. With --reason it is all orders of a batch with that contradiction.
 
     Example: payments-async bulk acknowledge PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
     async with opened(journal) as held:
-        entries = [await _shown(screen, held, one, is_asked=not yes) for one in _chosen(request_ids, ids_file)]
+        if reason is None:
+            chosen = _chosen(request_ids, ids_file)
+        elif request_ids or ids_file is not None:
+            raise BadInput("--reason: it names the orders; leave out REQUEST_ID and --file")
+        else:
+            chosen = await _contradicted(screen, held, await chosen_batch(held, batch_id), reason)
+        entries = await _all_shown(screen, held, chosen, is_asked=not yes)
         seen: list[list[str]] = []
         for entry in entries:
             if entry.conflict is None:
@@ -179,15 +191,18 @@ async def bulk_acknowledge(
                     "Nothing was changed"
                 )
             seen.append(open_contradictions(await held.history(entry.request_id)) or [entry.conflict])
-            for words in seen[-1]:
-                screen.say(f"[bold red]contradiction[/]  {quoted(words)}")
+        alike = Counter(DIGITS.sub("0", words) for one in seen for words in one)
+        for words in dict.fromkeys(words for one in seen for words in one):  # the first of each kind
+            if count := alike.pop(DIGITS.sub("0", words), 0):
+                screen.say(f"[bold red]contradiction[/]  {quoted(words)}{f' ({count:,} alike)' if count > 1 else ''}")
         question = f"Do you know what is true, and may it stay {entries[0].state}?"
         if len(entries) > 1:
             question = f"Do you know what is true of all {len(entries):,}, and may they stay as they are?"
         screen.confirm(question, yes=yes)
         done = [await acknowledge(held, one.request_id, who, why, seen=one.updated_at) for one in entries]
+    lines = [f"{now.request_id} stays {now.state}, as {who} states: {why}" for now in done]
+    screen.listing(f"acknowledged: {counted(len(done), 'order')}", lines, len(lines))
     for now in done:
-        screen.say(f"{quoted(now.request_id)} stays {now.state}, as {quoted(who)} states: {quoted(why)}")
         if now.conflict is not None:
             screen.trouble(
                 f"meanwhile there is another contradiction about {clean(now.request_id)}, to be acknowledged as well: "
@@ -297,22 +312,46 @@ def approved_by_others(journal: JournalPlace | None) -> Iterator[None]:
         raise BadInput(str(error)) from error
 
 
-async def _shown(screen: Screen, journal: Journal, request_id: str, *, is_asked: bool) -> Entry:
-    """The order that is to be decided on, after it was shown."""
+async def _contradicted(screen: Screen, journal: Journal, batch_id: str, words: str) -> list[str]:
+    """The orders of a batch with one contradiction. Raises ``BadInput`` where none or several have these words."""
+    progress = await journal.progress(batch_id)
+    found = await reasons(journal, batch_id, "needs a person", progress, keep=progress.total)
+    found = [one for one in found if one.first and one.first[0].conflict is not None]
+    meant = DIGITS.sub("0", words).casefold()
+    chosen = [one for one in found if meant in DIGITS.sub("0", one.words).casefold()]
+    if len(chosen) != 1:
+        show_reasons(screen, found, (), room=len(found) + 2)
+        many = f"{len(chosen)} reasons have these words; name one by more of them"
+        raise BadInput(f"--reason: {many if chosen else 'nothing contradicts an order of the batch in these words'}")
+    return [entry.request_id for entry in chosen[0].first]
+
+
+async def _all_shown(screen: Screen, journal: Journal, request_ids: Sequence[str], *, is_asked: bool) -> list[Entry]:
+    """The orders that are to be decided on, after they were shown: a few in full, many as a table."""
+    entries = [await _entry(journal, one) for one in request_ids]
+    if len(entries) > _IN_FULL:
+        await show_found(screen, journal, entries, is_asked=is_asked)
+        return entries
+    for entry in entries:
+        screen.fields(
+            [
+                ("order", entry.request_id),
+                ("amount", await order_money(journal, entry)),
+                ("beneficiary", screen.person(entry.order.beneficiary.name, is_asked=is_asked)),
+                ("account or line", paid_to(screen, entry.order, is_asked=is_asked)),
+                ("batch", entry.batch_id),
+                ("stands", entry.state),
+            ]
+        )
+    return entries
+
+
+async def _entry(journal: Journal, request_id: str) -> Entry:
+    """An order of the journal. Raises ``BadInput``."""
     entry = await journal.entry(request_id)
-    if entry is None:
-        gone = (await journal.archived_of([request_id])).get(request_id)
-        if gone is not None:
-            raise BadInput(f"{clean(request_id)} ended long ago ({gone.state}), and is in an archive: see `explain`")
-        raise BadInput(f"the journal holds no order {clean(request_id)}; check the id")
-    screen.fields(
-        [
-            ("order", entry.request_id),
-            ("amount", await order_money(journal, entry)),
-            ("beneficiary", screen.person(entry.order.beneficiary.name, is_asked=is_asked)),
-            ("account or line", paid_to(screen, entry.order, is_asked=is_asked)),
-            ("batch", entry.batch_id),
-            ("stands", entry.state),
-        ]
-    )
-    return entry
+    if entry is not None:
+        return entry
+    gone = (await journal.archived_of([request_id])).get(request_id)
+    if gone is not None:
+        raise BadInput(f"{clean(request_id)} ended long ago ({gone.state}), and is in an archive: see `explain`")
+    raise BadInput(f"the journal holds no order {clean(request_id)}; check the id")

@@ -21,7 +21,7 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, named, opened
-from payments_async._cli.screen import Screen, command_line, counted, money, quoted
+from payments_async._cli.screen import LISTED, Screen, command_line, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, telling
 from payments_async._cli.working import beside, working
@@ -33,6 +33,7 @@ _AGAIN = 900.0  # seconds after which an accepted order is worth another look
 _ENOUGH = 1000  # unknown orders that are asked when they are due
 _SOONEST, _LATEST = 2.0, 300.0  # seconds before the first look into the lists, and between two of them
 _LOOK = 1.0  # seconds between two looks into the journal
+_ROOM = 9  # lines of a screen of 25 for ids
 
 
 async def bulk_reconcile(
@@ -283,10 +284,14 @@ def _show(screen: Screen, found: Reconciliation) -> None:
         "more than one transaction: it may have been paid twice; ask the service": doubles,
         f"{counted(found.strangers_seen, 'transaction')} that this journal never sent": unknown_transactions,
     }
-    for title, lines in lists.items():
-        if lines:
-            screen.listing(f"[bold]{title}[/]", lines, len(lines))
+
+    def write(most: int) -> None:
+        for title, lines in lists.items():
+            screen.listing(f"[bold]{title}[/]", lines, len(lines), most=most)
+        if any(lists.values()):
             screen.say()
+
+    screen.fit(_ROOM, [partial(write, most) for most in (LISTED, 5, 1, 0)])
     for note in found.notes:
         if note not in found.unread:  # that is said at the end
             screen.note(note)
