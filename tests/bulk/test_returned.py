@@ -55,6 +55,18 @@ async def test_a_table_comes_back_as_it_was_with_five_columns_more(tmp_path: Pat
     assert (["'-5", "'=1+1"], ["", "", "", "", "5"]) == ([third[2], third[5]], third[6:])
 
 
+async def test_what_was_given_back_is_not_sent_again_by_mistake(tmp_path: Path) -> None:
+    """Its rows would have other derived ids in a batch of another name: a person must have looked at it."""
+    people = [{name: cell for name, cell in one.items() if name != "request_id"} for one in PEOPLE]
+    path = write_csv(tmp_path / "n.csv", *people)
+    async with world(tmp_path) as here:
+        batch = await read_batch(path, batch_id="november", derive_request_ids=True)
+        await run_batch(here.payments, here.journal, "november", batch.orders)
+        written = await returned_file(here.journal, "november", batch, tmp_path / "back.csv")
+    again = await read_batch(written.path, batch_id="back", derive_request_ids=True)
+    assert ([], ["Outcome"]) == ([one.value for one in batch.concerns], [one.value for one in again.concerns])
+
+
 async def test_a_workbook_comes_back_with_amounts_that_can_be_summed(tmp_path: Path) -> None:
     """Texts stay texts, also those that look like a formula."""
     pytest.importorskip("xlsxwriter")

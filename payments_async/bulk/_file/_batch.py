@@ -24,7 +24,7 @@ from payments_async._values.request_ids import plain_id
 from payments_async._wire.orders import PayoutOrder
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.bulk._file._cells import PhoneReader, Unusable, read_currency, read_identifier
-from payments_async.bulk._file._headings import COLUMNS, Columns, FileColumn
+from payments_async.bulk._file._headings import COLUMNS, GIVEN_BACK, Columns, FileColumn
 from payments_async.bulk._file._rows import RowReading, Rules, always_needed, read_good_row, read_kind, read_row
 from payments_async.bulk._file._tables import FEWEST_COLUMNS, FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._file._totals import EXACT, TOTAL, ControlSums
@@ -61,6 +61,10 @@ _HIDDEN_ROWS = (
     "show them and look at them, or delete them"
 )
 _HIDDEN_COLUMN = "the column is hidden in the spreadsheet, and is read; show it and look at it"
+_SENT_ALREADY = (
+    "the file was given back with what became of its rows: they were sent, and would be paid once more; send the file "
+    "of those that were not paid (bulk retry-file), or look at each row"
+)
 _HIDDEN_SHEET = "the sheet is hidden in the spreadsheet, and would be paid; show it and look at it, or name another"
 
 
@@ -646,15 +650,18 @@ class _Walk:
             )
 
     def concerns(self) -> Iterator[Issue]:
-        """What a person must have looked at: what nobody sees who opens the workbook."""
-        sheet = self._table.sheet
+        """What a person must have looked at: rows that were sent, and what nobody sees who opens the workbook."""
+        sheet, columns = self._table.sheet, self._table.columns
+        headings = columns.headings if columns else ()
+        if self.good and self._rules.derive_request_ids and set(GIVEN_BACK).issubset(headings):
+            yield Issue(field="", value=GIVEN_BACK[0], remedy=_SENT_ALREADY)
         if sheet is None:
             return
         if sheet.is_hidden and self.good:
             yield Issue(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
         if self._hidden:
             yield Issue(field="rows", value="", remedy=_HIDDEN_ROWS.format(len(self._hidden), self._hidden[0]))
-        names = self._table.columns.names if self._table.columns else ()
+        names = columns.names if columns else ()
         for position in sorted(sheet.hidden_columns):
             if position < len(names) and (name := names[position]) is not None:
                 yield Issue(field=name, value="", remedy=_HIDDEN_COLUMN)

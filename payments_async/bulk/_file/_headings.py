@@ -38,6 +38,7 @@ _SYNONYMS = {
     "metadata": "meta, meta data",
 }
 COLUMNS = tuple(_SYNONYMS)
+GIVEN_BACK = ("Outcome", "When (UTC)", "Transaction", "What is wrong", "Row")  # of a file with what became of it
 _IN_CURRENCY = re.compile(r"(?P<words>.*\w)\s*[(\[]\s*(?P<code>\w{3})\s*[)\]]\s*:?\s*")
 _CURRENCIES = (
     *("AED", "BIF", "BWP", "CDF", "CNY", "ETB", "EUR", "GBP", "GHS", "INR", "JPY", "KES", "MWK", "MZN", "NGN", "RWF"),

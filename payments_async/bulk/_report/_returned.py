@@ -16,6 +16,7 @@ from typing import IO, Any
 from payments_async._values.frozen import frozen
 from payments_async.bulk._file._batch import Batch, read_in_threads
 from payments_async.bulk._file._cells import NumberCell
+from payments_async.bulk._file._headings import GIVEN_BACK
 from payments_async.bulk._file._particulars import Row, rows_with_ids
 from payments_async.bulk._file._tables import open_cells
 from payments_async.bulk._report._files import csv_lines, harmless_line, place_of, replacing
@@ -23,7 +24,6 @@ from payments_async.bulk._report._lines import line_of, moment_text
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry, OutcomeWithHistory
 
-_COLUMNS = ("Outcome", "When (UTC)", "Transaction", "What is wrong", "Row")
 NEVER = b"\0"  # how no file of this kind begins: one that is there is never replaced
 _NO_WRITER = "workbooks are written with XlsxWriter: pip install 'payments-async[xlsx]'; or name a file ending in .csv"
 
@@ -81,7 +81,7 @@ async def returned_file(
         found += sum(order is not None and order.batch_id == batch_id for order in orders)
         return [_outcome(order, batch_id) for order in orders]
 
-    await _rewrite(batch, Path(path), _COLUMNS, outcomes, progress, journal=getattr(journal, "path", None))
+    await _rewrite(batch, Path(path), GIVEN_BACK, outcomes, progress, journal=getattr(journal, "path", None))
     return Returned(path=Path(path), rows=batch.rows, found=found)
 
 
@@ -105,7 +105,7 @@ async def problems_file(batch: Batch, path: str | os.PathLike[str]) -> Returned:
     async def complaints(rows: Sequence[Row]) -> list[Sequence[str]]:
         return [["; ".join(wrong.get(number, ()))] for number, *_ in rows]
 
-    await _rewrite(batch, Path(path), _COLUMNS[3:], complaints, None, journal=None)
+    await _rewrite(batch, Path(path), GIVEN_BACK[3:], complaints, None, journal=None)
     return Returned(path=Path(path), rows=batch.rows, found=len(wrong))
 
 
