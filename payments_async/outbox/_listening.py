@@ -21,7 +21,8 @@ _log = logging.getLogger("payments_async")
 SOON = 1.0  # seconds for which a caller of `pay` hears from the worker here alone; then from whatever tells first
 AGAIN_INITIAL, AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
 _REST = 0.02  # seconds between two looks at what was written, while no caller waits
-_LISTEN = 10.0  # seconds after which it is looked again for what was written, where a commit may be missed
+_LISTEN = 10.0  # seconds after which a file is asked whether anything was written
+_MISSED = 30.0  # seconds after which it is looked for what was written, where the notice of a commit may be missed
 _ELSEWHERE = 1.0  # ... for an order of a batch that another program runs, of which nothing is heard
 _PAGE = 1000  # changes read at once
 
@@ -121,7 +122,8 @@ class ChangeListener:
         delay = AGAIN_INITIAL
         while True:
             try:
-                before, seen = seen, await self._journal.committed(seen, timeout=_LISTEN)
+                patience = _LISTEN if self._journal.hears_every_commit else _MISSED
+                before, seen = seen, await self._journal.committed(seen, timeout=patience)
                 if seen == before and self._journal.hears_every_commit:
                     continue
                 self.last = await self._read_on(self.last)

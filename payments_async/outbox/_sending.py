@@ -31,8 +31,8 @@ _GAP = 60.0  # seconds after the last thing that the journal knows, beyond which
 _MARGIN = 600.0  # seconds before it, for the service's clock may be another one
 _AT_ONCE = 200  # orders taken in one commit
 _OFTEN = 0.02  # seconds between two looks for a while after something was taken
-_LOOK = 1.0  # seconds after which the tray is looked into, whatever was heard
-_AGAIN_MAX = 30.0  # ... at most, while the journal fails
+_LOOK = 30.0  # seconds after which the tray is looked into, whatever was heard
+_AGAIN, _AGAIN_MAX = 1.0, 30.0  # seconds until it is looked again while the journal fails
 
 _Workers = dict[int, "asyncio.Future[Handed | None]"]
 
@@ -251,7 +251,7 @@ class Collector:
 
     async def run(self) -> None:
         """Take whatever comes, until this is cancelled or the journal closed."""
-        delay, is_first, seen = _LOOK, True, 0
+        delay, is_first, seen = _AGAIN, True, 0
         now = asyncio.get_running_loop().time
         while True:
             try:
@@ -260,7 +260,7 @@ class Collector:
                     await self._collect(stuck=True)
                     is_first = False
                 await self._collect(stuck=False)
-                delay = _LOOK
+                delay = _AGAIN
             except JournalClosed:
                 return
             except JournalError as error:

@@ -120,7 +120,7 @@ class Settler:
         grace: float = GRACE,
         list_scans: int = LISTS,
         interval: float = INTERVAL,
-        lease: float = 30.0,
+        lease: float = 60.0,
         standby: float = 1.0,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,

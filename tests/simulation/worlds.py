@@ -621,7 +621,8 @@ def _slow_down(*, calm: float = 0) -> None:
     _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = (5.0 * calm, 30.0 * calm) if calm else (2.0, 10.0)
     _worker_pool._TICK, _worker_pool._REFRESH = (5.0 * calm, 10.0 * calm) if calm else (2.0, 5.0)
     if calm:
-        _listening._LISTEN, _settling._LISTEN, _settling._BREATH = 30.0 * calm, 20.0 * calm, 5.0 * calm
+        _listening._LISTEN = _listening._MISSED = 30.0 * calm
+        _settling._LISTEN, _settling._BREATH = 20.0 * calm, 5.0 * calm
 
 
 def world_of(

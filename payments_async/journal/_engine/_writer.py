@@ -364,7 +364,8 @@ class Writer:
             if together is not None:
                 results = self._apply_together(commit, together, kind, is_first=not told)
             if results is None:
-                told += [self._apply(commit, operation) for operation in kind]
+                for operation in kind:
+                    told.append(self._apply(commit, operation, is_first=not told))
             else:
                 told.append(([operation.future for operation in kind], results, None))
         return told
@@ -392,7 +393,7 @@ class Writer:
         except Exception:  # noqa: BLE001 - whose it is shows when each is done by itself
             return None
 
-    def _apply(self, commit: Commit, operation: _Operation[Any]) -> _Told:
+    def _apply(self, commit: Commit, operation: _Operation[Any], *, is_first: bool) -> _Told:
         """Do one operation; when it fails, what it did is undone, and the failure is its own."""
 
         def part() -> Any:
@@ -402,7 +403,7 @@ class Writer:
             return result
 
         try:
-            return [operation.future], [commit.undoing(part)], None
+            return [operation.future], [commit.undoing(part, is_first=is_first)], None
         except self._database.Error as error:
             if not commit.goes_on(error):
                 raise

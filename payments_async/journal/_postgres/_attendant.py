@@ -42,9 +42,11 @@ _MISSING = f"""SELECT h.name FROM {{holder}} h WHERE h.name <> ? AND NOT EXISTS 
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND CAST(l.classid AS BIGINT) = l.pid AND {_NAME} = h.lock)"""  # noqa: S608 - no value in it
-# Each second: whether the session is the one that holds the lock, whether notices have room, and who is missing.
+# Each second: whether the session is the one that holds the lock, whether notices have room, who is missing, and
+# whether an order waits in the tray: whoever laid it may have left the notice to a transaction that was undone.
 _LOOKED = f"""SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-    AND l.pid = pg_backend_pid() AND l.pid = ? AND {_NAME} = ?), {HAS_ROOM}, ARRAY({_MISSING})"""  # noqa: S608
+    AND l.pid = pg_backend_pid() AND l.pid = ? AND {_NAME} = ?), {HAS_ROOM}, ARRAY({_MISSING}),
+    EXISTS (SELECT 1 FROM {{tray}} WHERE problem IS NULL)"""  # noqa: S608
 
 
 class Attendant:
@@ -191,14 +193,16 @@ class Attendant:
 
     def looking(self, session: int) -> tuple[str, Sequence[object]]:
         """The question that a look asks."""
-        return _LOOKED.format(holder=self._table), (session, self._lock, self._holder)
+        tray = f"{quoted(self.schema)}.tray"
+        return _LOOKED.format(holder=self._table, tray=tray), (session, self._lock, self._holder)
 
     def look(self, connection: PgConnection, found: tuple[Any, ...]) -> bool:
         """See who is missing, and forget those whose leases have ended; tells whether the session is still ours."""
         now = self._clock()
-        is_own, has_room, missing = found
+        is_own, has_room, missing, is_laid = found
         if not is_own:
             return False
+        self._is_laid |= is_laid
         while self.forgotten:
             still = f"DELETE FROM {self._table} WHERE name = ? AND name IN ({_MISSING.format(holder=self._table)})"  # noqa: S608
             forgotten = self.forgotten.pop()
