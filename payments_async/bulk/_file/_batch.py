@@ -695,8 +695,8 @@ def _place(problem: Problem) -> tuple[int, int]:
 def _hashes(reading: RowReading) -> tuple[int, int]:
     """Of the amount, and of all that the row says: what is alike once read counts as alike."""
     amount = hash(reading.amount if reading.amount is not None else reading.cells.get("amount"))
-    content = hash(reading.order) if reading.order is not None else hash(frozenset(reading.cells.items()))
-    return amount, content
+    content = reading.cells if reading.order is None else reading.values
+    return amount, hash((reading.currency, frozenset(content.items())))
 
 
 def _request_ids(path: Path, layout: Layout, rows: set[int]) -> dict[int, str]:

@@ -507,7 +507,6 @@ def _unreadable(error: UnicodeError | _EndlessLine) -> str:
 def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iterator[FileRow]:
     """Rows with their cells by the name of the column."""
     names = columns.names
-    wanted = [(position, name) for position, name in enumerate(names) if name]
     width = len(names)
     amount = names.index("amount") if delimiter in _GROUPING and "amount" in names else width
     for number, line, record, remedy in records:
@@ -522,7 +521,7 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
             is_witness = bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(record[amount].strip()))
         if short := len(record) < width:
             record += [""] * (width - len(record))
-        cells = {name: cell for position, name in wanted if (cell := record[position].strip())}
+        cells = {name: cell for name, text in zip(names, record, strict=False) if name and (cell := text.strip())}
         if len(record) > width and any(map(str.strip, record[width:])):
             remedy = (
                 f"{len(record)} cells where the header has {width}; "
@@ -539,7 +538,10 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
 
 def _has_payee(cells: Mapping[str, str]) -> bool:
     """Whether a row surely has a number of somebody: such numbers end with a digit, and the word for a sum does not."""
-    return any(cells[name][-1:].isdigit() for name in _PAYS_TO if name in cells)
+    for name in _PAYS_TO:  # noqa: SIM110 - `any` makes a generator for each row
+        if name in cells and cells[name][-1:].isdigit():
+            return True
+    return False
 
 
 def _total(record: Sequence[str], names: Sequence[str | None], cells: Mapping[str, str]) -> str | None:

@@ -19,12 +19,14 @@ class ControlSums:
 
     def __init__(self) -> None:
         self.agreed: list[int] = []
-        self._all, self._since = _Sum(), _Sum()
+        self._all = self._since = _Sum()  # the same until there is a total
 
     def add(self, row: int, amount: Decimal | None, cell: str | None = None) -> None:
         """Take the amount of a row; ``None`` where it could not be read."""
-        for one in (self._all, self._since):
-            one.add(row, amount, is_text=cell.__class__ is str)
+        is_text = cell.__class__ is str
+        self._all.add(row, amount, is_text=is_text)
+        if self._since is not self._all:
+            self._since.add(row, amount, is_text=is_text)
 
     def check(self, row: int, stated: str) -> str | None:
         """What is wrong with a row that states the sum of all above it, or of those since the total before."""

@@ -241,13 +241,13 @@ def bank_named(order: Order) -> OrderIssue | None:
 
 def operator_fits(order: Order) -> OrderIssue | None:
     """What is to be said of an order through another operator than its number was given to. People keep numbers."""
-    if order.kind not in WORKS_BY_NUMBER or (named := operator_named_by(item_of(order))) is None:
+    if order.kind not in WORKS_BY_NUMBER or (named := operator_named_by(item := item_of(order))) is None:
         return None
     if (own := operator_of(reference_of(order))) is None or own == named:
         return None
     return OrderIssue(
         "product_item_id",
-        item_of(order),
+        item,
         f"an item of {named}, and the number was given out by {own}; correct one of them, unless the number was moved",
         blocks=False,
         concerns=True,
@@ -389,6 +389,8 @@ class PriorOrders:
 
     def _repeats(self, order: PayoutOrder, what: str) -> OrderIssue | None:
         """Why an order must not be tried again under another id: the one before may have been paid after all."""
+        if not self._earlier:
+            return None
         before = paid_before(order.request_id, self._earlier)
         if before is not None:
             earlier, stands = before

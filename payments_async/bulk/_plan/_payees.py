@@ -47,10 +47,12 @@ class Payee(NamedTuple):
         key: The same for all orders that pay into it, however its number is punctuated, and with which prefix of the
             country, if any. Personal.
         masked: Its number, masked.
+        reference: Its number as the order has it. Personal.
     """
 
     key: str
     masked: str
+    reference: str
 
 
 def payee_of(order: Order) -> Payee:
@@ -71,7 +73,7 @@ def payee_of(order: Order) -> Payee:
             key = f"{kind.name} {item_of(order)} {number}"
         case field:
             key = f"{kind.name} {getattr(destination_of(order), field)} {number}"
-    return Payee(key, mask(reference))
+    return Payee(key, mask(reference), reference)
 
 
 @frozen(kw_only=True)
@@ -273,8 +275,10 @@ class PayeeLedger(ExitStack):
         key = _digest(payee.key)
         record = _RECORD.pack(key, name, side, self._place, f"{order.amount:f}".encode())
         self._by_payee.add(key[0], record)
-        told = (order.request_id, payee.masked, *about, order.beneficiary.name, reference_of(order))
-        self._place += self._lines.write("\t".join((*(_CONTROLS.sub(" ", one) for one in told), "\n")).encode())
+        told = (order.request_id, payee.masked, *about, order.beneficiary.name, payee.reference)
+        if not "".join(told).isprintable():
+            told = tuple(_CONTROLS.sub(" ", one) for one in told)
+        self._place += self._lines.write("\t".join((*told, "\n")).encode())
         return record
 
     def _payees(self) -> Iterator[tuple[bytes, _Paid]]:
