@@ -40,8 +40,8 @@ PINNED = {
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit
     """,
     "payments_async.ipn": """
-        Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerFailure HandlerPolicy HealthProblem
-        HmacVerifier Receiver ReceiverHealth ReceiverSettings RecordSource Refusal Registration RequestRefused
+        Answer DOCUMENTED_SENDERS Delivery HandlerFailure HandlerPolicy HealthProblem
+        Receiver ReceiverHealth ReceiverSettings RecordSource Refusal Registration RequestRefused
         SENDERS_2026 SENDERS_OLDER ServerLimits THIS_MACHINE TransactionConflict TransactionEvent TransactionFailed
         TransactionProcessing TransactionSucceeded TransactionUnrecognised UNIX_SOCKET UnreadableNotification Verifier
         read_notification serve serving

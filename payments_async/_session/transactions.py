@@ -316,17 +316,6 @@ class Transactions:
 
         return Listing(fetch, lambda transaction: transaction.transaction_id, warns=warns)
 
-    async def status_by_lists(self, transaction_id: str, around: datetime) -> TransactionStatus | None:
-        """The final status whose filtered list shows a transaction, where the service is seen to filter.
-
-        Args:
-            transaction_id: Which one.
-            around: About when it was accepted; the days before and after are looked at too.
-        """
-        zone = self._executor.dialect.timezone
-        since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
-        return await self._status_in(transaction_id, since, until)
-
     async def _status_in(self, transaction_id: str, since: date, until: date) -> TransactionStatus | None:
         """The final status whose list of these days shows a transaction."""
         now = self._executor.clock()

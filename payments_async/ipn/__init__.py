@@ -21,9 +21,7 @@ from payments_async.ipn._senders import (
     SENDERS_2026,
     SENDERS_OLDER,
     UNIX_SOCKET,
-    ClientCertificateVerifier,
     Delivery,
-    HmacVerifier,
     Verifier,
 )
 from payments_async.ipn._server import serve, serving
@@ -31,13 +29,11 @@ from payments_async.ipn._settings import THIS_MACHINE, ReceiverSettings, ServerL
 
 __all__ = [
     "Answer",
-    "ClientCertificateVerifier",
     "DOCUMENTED_SENDERS",
     "Delivery",
     "HandlerFailure",
     "HandlerPolicy",
     "HealthProblem",
-    "HmacVerifier",
     "Receiver",
     "ReceiverHealth",
     "ReceiverSettings",

@@ -22,27 +22,24 @@ GENUINE, STRANGER, INNER, OUTER = "127.0.0.77", "127.0.0.66", "127.0.0.1", "127.
 needs_nginx = pytest.mark.skipif(NGINX is None or OPENSSL is None, reason="nginx or openssl is not installed")
 
 
-def certificate(folder: Path, name: str) -> str:
-    """Make a certificate and its key; gives its fingerprint."""
-    key, pem = folder / f"{name}key.pem", folder / f"{name}certificate.pem"
+def certificate(folder: Path) -> None:
+    """Make a certificate and its key."""
+    key, pem = folder / "key.pem", folder / "certificate.pem"
     request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:127.0.0.2"]
     subprocess.run(
         [str(OPENSSL), *request, "-keyout", str(key), "-out", str(pem), *subject], check=True, capture_output=True
     )
-    shown = ["x509", "-in", str(pem), "-noout", "-fingerprint", "-sha256"]
-    made = subprocess.run([str(OPENSSL), *shown], check=True, capture_output=True)
-    return made.stdout.decode().strip().partition("=")[2]
 
 
-def started(folder: Path, port: int, upstream: int, listen: str, extra: str) -> subprocess.Popen[bytes]:
+def started(folder: Path, port: int, upstream: int, listen: str) -> subprocess.Popen[bytes]:
     """An nginx process with the example's configuration, its addresses changed."""
     folder.mkdir(exist_ok=True)
-    certificate(folder, "")
+    certificate(folder)
     text = CONFIGURATION.read_text(encoding="utf-8")
     for old, new in (
         ("server 127.0.0.1:8080", f"server {INNER}:{upstream}"),
-        ("listen 127.0.0.1:8443 ssl;", f"listen {listen}:{port} ssl; proxy_bind {listen}; {extra}"),
+        ("listen 127.0.0.1:8443 ssl;", f"listen {listen}:{port} ssl; proxy_bind {listen};"),
     ):
         assert old in text
         text = text.replace(old, new)
@@ -54,10 +51,10 @@ def started(folder: Path, port: int, upstream: int, listen: str, extra: str) -> 
 
 
 @asynccontextmanager
-async def nginx(folder: Path, *, upstream: int, listen: str, extra: str = "") -> AsyncIterator[int]:
+async def nginx(folder: Path, *, upstream: int, listen: str) -> AsyncIterator[int]:
     """The example's nginx on a free port, in front of something on port ``upstream`` of the inner address."""
     port = free_port(listen)
-    process = started(folder, port, upstream, listen, extra)
+    process = started(folder, port, upstream, listen)
     try:
         async with asyncio.timeout(60):
             while True:
@@ -73,22 +70,13 @@ async def nginx(folder: Path, *, upstream: int, listen: str, extra: str = "") ->
         process.wait(60)
 
 
-async def post(
-    host: str,
-    port: int,
-    source: str,
-    *headers: tuple[str, str],
-    client: Path | None = None,
-    body: bytes | None = None,
-) -> int:
+async def post(host: str, port: int, source: str, *headers: tuple[str, str], body: bytes | None = None) -> int:
     """Send a notification over TLS from one of the loopback addresses."""
     sent = notification(source) if body is None else body
 
     def send() -> int:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if client is not None:
-            context.load_cert_chain(client / "clientcertificate.pem", client / "clientkey.pem")
         connection = http.client.HTTPSConnection(host, port, context=context, source_address=(source, 0), timeout=60)
         connection.putrequest("POST", "/ipn")
         for name, value in (("Content-Length", str(len(sent))), *headers):

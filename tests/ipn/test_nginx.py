@@ -5,9 +5,9 @@ import ssl
 from pathlib import Path
 
 import pytest
-from ipn.nginx import GENUINE, INNER, OUTER, STRANGER, certificate, needs_nginx, nginx, post
+from ipn.nginx import GENUINE, INNER, OUTER, STRANGER, needs_nginx, nginx, post
 
-from payments_async.ipn import ClientCertificateVerifier, Receiver, ReceiverSettings, serving
+from payments_async.ipn import Receiver, ReceiverSettings, serving
 
 pytestmark = [pytest.mark.slow, needs_nginx]
 
@@ -43,26 +43,6 @@ async def test_two_hops(tmp_path: Path) -> None:
         assert 200 == await post(OUTER, port, GENUINE)
         assert [403] * len(FORGED) == [await post(OUTER, port, STRANGER, *headers) for headers in FORGED]
         assert [403] * len(FORGED) == [await post(INNER, inner, STRANGER, *headers) for headers in FORGED]
-
-
-async def test_the_client_certificate_that_nginx_saw(tmp_path: Path) -> None:
-    """Mutual TLS ends in nginx; a fingerprint or certificate in a forged header is overwritten."""
-    fingerprint = certificate(tmp_path, "client")
-    (tmp_path / "other").mkdir()
-    certificate(tmp_path / "other", "client")
-    verifier = ClientCertificateVerifier([fingerprint], header="X-Client-Certificate")
-    receiver = Receiver(senders=[GENUINE], trusted_proxies=[INNER], verifiers=[verifier])
-    async with (
-        serving(receiver, INNER, 0) as (_, behind),
-        nginx(tmp_path / "tls", upstream=behind, listen=INNER, extra="ssl_verify_client optional_no_ca;") as port,
-    ):
-        forged = ("X-Client-Certificate", fingerprint)
-        assert [200, 403, 403, 403] == [
-            await post(INNER, port, GENUINE, client=tmp_path),
-            await post(INNER, port, GENUINE, client=tmp_path / "other"),
-            await post(INNER, port, GENUINE, forged),
-            await post(INNER, port, STRANGER, client=tmp_path),
-        ]
 
 
 async def test_a_slow_body_is_cut_off_through_nginx(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 from ipn.faces import FACES, Face
-from ipn.notifications import notification
+from ipn.notifications import is_signed, notification
 
-from payments_async.ipn import HmacVerifier, Receiver, ReceiverSettings, TransactionEvent
+from payments_async.ipn import Receiver, ReceiverSettings, TransactionEvent
 
 LOCAL = ["127.0.0.1"]
 
@@ -18,7 +18,7 @@ async def test_who_could_not_prove_it_is_only_reported_in_shadow(face: str) -> N
         settings=ReceiverSettings(
             shadow=True, reported=lambda event, sender: told.append(f"{event.transaction_id} from {sender}")
         ),
-        verifiers=[HmacVerifier([b"k" * 16])],
+        verifiers=[is_signed],
     )
 
     @receiver.on(TransactionEvent)
