@@ -1,6 +1,6 @@
 """What importing each public place costs beside ``import aiohttp``: instructions (needs valgrind), ratios.
 
-    python tests/benchmarks/bench_import.py
+    python tests/benchmarks/bench_import.py [--only "... .bulk" "pay --help"]
 
 Each is imported in a process of its own, whose start is taken off, from bytecode, as an installed package is. Only
 ratios of one run mean anything.
@@ -8,6 +8,7 @@ ratios of one run mean anything.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+_RUN = "import sys; sys.argv[1:] = {}; from payments_async.__main__ import main; main()"
 PLACES = {
     "import aiohttp": "import aiohttp",
     "its dependencies": "import aiohttp, attrs, cattrs, msgspec",
@@ -22,8 +24,10 @@ PLACES = {
     "... PaymentsSession": "from payments_async import PaymentsSession",
     "... .journal": "import payments_async.journal",
     "... .ipn": "import payments_async.ipn",
+    "... .outbox": "import payments_async.outbox",
     "... .bulk": "import payments_async.bulk",
-    "--help": "import sys; sys.argv[1:] = ['--help']; from payments_async.__main__ import main; main()",
+    "--help": _RUN.format(["--help"]),
+    "pay --help": _RUN.format(["pay", "--help"]),
 }
 
 
@@ -44,9 +48,12 @@ def instructions(statement: str, bytecode: str) -> int:
 
 def main() -> None:
     """Import one place after another."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=PLACES, default=list(PLACES), help="beside aiohttp")
+    wanted = dict.fromkeys(["import aiohttp", *parser.parse_args().only])
     with tempfile.TemporaryDirectory() as bytecode:
         start = instructions("pass", bytecode)
-        costs = {name: instructions(statement, bytecode) - start for name, statement in PLACES.items()}
+        costs = {name: instructions(PLACES[name], bytecode) - start for name in wanted}
     for name, cost in costs.items():
         print(f"{name:20s} {cost / 1e6:8.1f} M  {cost / costs['import aiohttp']:.2f}")
 
