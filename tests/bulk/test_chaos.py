@@ -63,10 +63,10 @@ async def test_who_gives_up_waiting_for_a_process(wait: Callable[[Child], Awaita
 async def test_a_life_that_is_struck_is_gone_on_with(tmp_path: Path) -> None:
     """Killed, or stopped past its lease, by the system: nothing is paid twice, nothing is lost, no state is wrong.
 
-    Here within a commit, around it and after it, to see what the system lets go of and what it keeps. At any point:
+    Here within a commit and after it, to see what the system lets go of and what it keeps. At any point:
     `simulation/test_strikes.py`, and `benchmarks/chaos.py` by the system.
     """
-    assert [] == await strike_all(tmp_path, ("permit.written", "commit.begun", "commit.done", "receive.stored"))
+    assert [] == await strike_all(tmp_path, ("permit.written", "commit.done"))
 
 
 @pytest.mark.slow
@@ -87,10 +87,10 @@ async def test_nothing_is_paid_twice_and_nothing_is_lost(tmp_path: Path) -> None
 @pytest.mark.slow
 async def test_in_a_database_that_dies_on_lines_that_break(tmp_path: Path) -> None:
     """The same, where the server is stopped like by a power cut, and partitions part it and the service from some."""
-    plan = Plan(orders=1100, workers=3, kills=4, stops=2, cuts=8, restarts=2, delay=0.05, journal="postgres")
+    plan = Plan(orders=700, workers=3, kills=3, stops=2, cuts=4, restarts=1, delay=0.05, journal="postgres")
     toll = await wreak(plan, tmp_path)
     assert [] == list(verdict(plan, toll)), toll.contradictions
-    assert (2, True) == (toll.restarts, toll.cuts.total() > 0)
+    assert (1, True) == (toll.restarts, toll.cuts.total() > 0)
 
 
 @pytest.mark.slow
@@ -102,8 +102,12 @@ async def test_without_rule_two_orders_are_paid_twice(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_journal_that_was_restored_copied_lost_or_made_twice_pays_nothing_twice(tmp_path: Path) -> None:
-    """Struck once in every way, with clocks a day off now and then: whoever does as they are told pays each once."""
-    plan = chaos_copies.Plan(rounds=1, orders=30)
+    """Struck once in ways that need processes or a real `cp`: whoever does as they are told pays each once.
+
+    What the other ways leave is tried in one process: `test_ablation.py` has some of its cells, the script the rest.
+    """
+    ways = ("cp -a over", "tar over", "copy, both run", "log lost", "file of 0 bytes", "two journals at once")
+    plan = chaos_copies.Plan(rounds=1, orders=30, strikes=ways)
     assert [] == chaos_copies.verdict(plan, await chaos_copies.wreak(plan, tmp_path))
 
 

@@ -223,14 +223,14 @@ async def test_nothing_in_the_current_folder_reads_a_workbook(workbook: Path, mo
 async def test_no_damage_to_a_workbook_is_an_error_of_ours(workbook: Path) -> None:
     """Bytes changed, cut off and repeated, in the archive and within its parts: read, or bad input with a remedy."""
     told = 0
-    for path in spoiled_workbooks(workbook, 100, seed=16):
+    for path in spoiled_workbooks(workbook, 50, seed=16):
         try:
             batch = await read_batch(path)
         except ValueError as error:
             told += bool(str(error))
         else:
             assert isinstance(batch, Batch)
-    assert told > 16
+    assert told > 8
 
 
 @pytest.mark.parametrize("name", ["pipe", "folder", "/dev/zero"])

@@ -1,4 +1,4 @@
-"""Orders leaving for an archive: killed at every step of it, and a hundred thousand of them in little memory."""
+"""Orders leaving for an archive: killed at every step of it, and thousands of them in little memory."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 DAY = 86_400.0
 COUNT = 400  # orders: two pages, of which the second ends with its chunk
-MANY = 30_000
+MANY = 12_000
 TESTS = Path(__file__).parent.parent
 
 ARCHIVING = """
@@ -87,15 +87,13 @@ def ended(path: Path) -> None:
     grow_old(path)
 
 
-POINTS = (
-    "begin_archive.begun", "begin_archive.written", "prune_orders.begun", "prune_orders.written", "commit.begun",
-    "commit.done", "end_archive.written",
+STEPS = (  # in their sequence; a kill before a commit leaves the same wherever it comes
+    ("begin_archive.written", 1), ("commit.done", 1), ("prune_orders.written", 1), ("commit.done", 2),
+    ("prune_orders.written", 2), ("end_archive.written", 1),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("point", "times"), [*((point, 1) for point in POINTS), ("prune_orders.written", 2), ("commit.done", 2)]
-)
+@pytest.mark.parametrize(("point", "times"), STEPS)
 def test_killed_at_any_step_nothing_is_lost_and_another_file_goes_on(tmp_path: Path, point: str, times: int) -> None:
     """Each order is in the journal or whole in a file, or in both; and in the end nothing of it can be sent again."""
     path, first, second = tmp_path / "journal.db", tmp_path / "1.gz", tmp_path / "2.gz"
@@ -152,7 +150,7 @@ def test_thousands_of_orders_leave_in_little_memory(tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stderr
     count, grown = map(int, done.stdout.split())
     assert MANY == count
-    assert grown < 10_000, f"{grown} kB"
+    assert grown < 4_000, f"{grown} kB"
 
     async def look() -> None:
         async with SqliteJournal(path, state_folder=None) as journal:
