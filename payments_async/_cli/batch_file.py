@@ -360,8 +360,8 @@ def _can_ask(screen: Screen) -> bool:
 
 def show_notes(screen: Screen, path: Path, batch: Batch) -> None:
     """Write what a person should know of a file."""
-    for note in batch.notes:
-        screen.note(f"{path.name}: {note}")
+    if batch.notes:
+        screen.note(f"{path.name}: {'; '.join(batch.notes)}")
 
 
 def _said(how: Mapping[str, object]) -> dict[str, object]:

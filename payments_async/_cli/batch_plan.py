@@ -37,7 +37,7 @@ from payments_async.journal import Journal
 _LISTED = 20  # lines of a list
 _VALUES = 3  # of a field that is wrong
 _PLAIN = 6  # headings that are the names of fields, each of which is told
-_ROOM, _ROOM_FOR_PROBLEMS = 17, 20  # lines of a screen of 25: what follows a plan takes the others
+_ROOM, _ROOM_FOR_PROBLEMS = 17, 20  # lines of a screen of 25, with the notes above: what follows takes the others
 _GOES_TO = {None: "stays in the file", "service": "the service", "beneficiary": "the service and the beneficiary"}
 _CHANGES = {
     "other account": "Known name, other account than last time, which is not paid any more",
@@ -246,7 +246,9 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
     if everything:
         _show_shares(screen, "Kind", made.by_kind, made)
         _show_shares(screen, "Item", made.by_item, made)
-    show_guesses(screen, made.guesses)
+    if not detail.is_short:
+        show_guesses(screen, made.guesses)
+    guessed = ", ".join(f"{one.orders:,} of {one.operator}'s numbers" for one in made.guesses)
     balance, left = (money(one, made.currency) for one in (made.balance, made.balance - made.open_total))
     open_ = (
         f"{made.open_count:,}, {money(made.open_total, made.currency)}; {made.recorded:,} are in the journal already"
@@ -255,6 +257,7 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
         [
             ("kind", None if everything else _shares(made.by_kind)),
             ("item", None if everything or len(made.by_item) != 1 or made.guesses else _shares(made.by_item)),
+            ("guessed", f"the item of {guessed}: look at it with --all" if guessed and detail.is_short else None),
             ("balance", f"{balance}, and {left} after this"),
             ("to be sent", open_ if made.recorded else None),
             ("takes about", _duration(made.seconds)),
@@ -386,9 +389,11 @@ class _IssueList:
         what = " ".join(filter(None, (field, ", ".join(values[:_VALUES]) + more)))
         number = f"{_size(alike):>7,} " if places else " " * 8
         said = f"{what}: {first.remedy}" if what else first.remedy
-        width = (self._screen.out.width - len(number) - 4) * self._detail.lines
+        lines = self._detail.lines + (2 if first.field == "batch" else 0)  # what is said of all of it stands in full
+        width = (self._screen.out.width - len(number) - 4) * lines
         if self._detail.is_short:
-            said = shortened(f"{said} ({places[0]})" if places else said, width)
+            place = f" ({places[0]})" if places else ""
+            said = shortened(said, max(width - len(place), width // 2)) + shortened(place, width // 2)
         self._screen.hanging(number, quoted(said))
         shown = places[:examples]
         if shown:

@@ -216,7 +216,7 @@ class OpenBatch:
         run: How it stands in the journal; ``None`` where it was not begun, or its orders are not all there.
         proposal: What it was made from; ``None`` where nobody proposed it.
         about: How it stands, in words.
-        is_sent: All of it has been sent, and some of it may still end by itself.
+        is_sent: All of it has been sent, and some of it has not ended.
     """
 
     batch_id: str
@@ -267,7 +267,7 @@ async def _open_batches(journal: Journal, *, is_named: bool) -> Iterable[OpenBat
         progress = await journal.progress(name)
         if run.ready and (is_named or _open(progress)):
             proposal = made.get((name, run.source_digest or ""))
-            is_sent = _open(progress) == progress.counts[State.ACCEPTED]
+            is_sent = not (progress.counts[State.PLANNED] or progress.counts[State.SENDING])
             about = f"{name}: {in_words(progress)}"
             found.append(OpenBatch(batch_id=name, run=run, proposal=proposal, about=about, is_sent=is_sent))
     for (name, digest), one in made.items():

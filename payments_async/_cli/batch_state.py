@@ -275,7 +275,16 @@ def tell_next(
         screen.say(
             f"{counted(progress.unconfirmed, 'order')} notified, not confirmed: the receiver asks the service again."
         )
-    if counts[State.PARKED]:
+    if quarantined:  # what the list shows comes first: it settles most of what needs a person
+        screen.say(
+            f"{counted(quarantined, 'chunk')} in quarantine: the journal was copied or restored, or its orders were "
+            "adopted. What it calls planned may have been sent. Look for all of it:"
+        )
+        screen.command(command_line("bulk reconcile", **named))
+        screen.say("Then, for what the service never had:")
+        screen.command(f"{command_line('bulk lift-quarantine', **named)} {signed}")
+        return
+    if counts[State.PARKED] > progress.conflicts:
         words = "Ask the service; for one that it surely never had:"
         screen.say(f"{counted(counts[State.PARKED], 'order')} not found. {words}")
         screen.command(f"{command_line('bulk send-again', journal=journal)} REQUEST_ID {signed}")
@@ -286,14 +295,6 @@ def tell_next(
         which = {"batch_id": batch_id, "reason": "WORDS"} if is_many else {}
         line = command_line("bulk acknowledge", journal=journal, **which)
         screen.command(f"{line}{'' if is_many else ' REQUEST_ID'} {signed}")
-    if quarantined:
-        screen.say(
-            f"{counted(quarantined, 'chunk')} in quarantine: the journal was copied or restored, or its orders were "
-            "adopted. What it calls planned may have been sent. Look for all of it:"
-        )
-        screen.command(command_line("bulk reconcile", **named))
-        screen.say("Then, for what the service never had:")
-        screen.command(f"{command_line('bulk lift-quarantine', **named)} {signed}")
 
 
 async def silence(journal: Journal, batch_id: str | None = None) -> str | None:

@@ -31,7 +31,7 @@ async def beside(screen: Screen, journal: Journal, entry: Entry, run: Run) -> st
     return f"row {told.file_row}{file}{': ' if cells else ''}{cells}"
 
 
-async def show_found(screen: Screen, journal: Journal, found: Sequence[Entry], *, is_asked: bool = False) -> None:
+async def show_found(screen: Screen, journal: Journal, found: Sequence[Entry]) -> None:
     """Write orders to choose from."""
     rows: list[list[str | Text]] = [
         [
@@ -39,7 +39,7 @@ async def show_found(screen: Screen, journal: Journal, found: Sequence[Entry], *
             entry.batch_id,
             Text(entry.state, entry.state.meaning.colour),
             await order_money(journal, entry),
-            screen.person(entry.order.beneficiary.name, is_asked=is_asked),
+            screen.person(entry.order.beneficiary.name),
         ]
         for entry in found[:_SHOWN]
     ]

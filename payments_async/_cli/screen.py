@@ -84,6 +84,7 @@ class Screen:
     secrets: set[str] = attrs.field(factory=set, init=False)
     out: Console = attrs.field(init=False)
     err: Console = attrs.field(init=False)
+    _noted: int = attrs.field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
         width = None if sys.stdout.isatty() else _PIPED_WIDTH
@@ -154,6 +155,7 @@ class Screen:
     def note(self, text: str) -> None:
         """Write a line about the command itself, not its result, to standard error."""
         self.err.print(quoted(text), style="dim", soft_wrap=self._is_one_line(text))
+        self._noted += -(-len(text) // self.out.width)
 
     def document(self, value: object) -> None:
         """Write the JSON document, with ``--json``. Amounts are texts, so that every digit stays."""
@@ -192,11 +194,15 @@ class Screen:
             self.say(f"  and {count - most:,} more; --json shows them")
 
     def fit(self, lines: int, writers: Sequence[Callable[[], None]]) -> None:
-        """Write the first of these that takes at most so many lines of a terminal, or the last; a pipe has room."""
+        """Write the first of these that takes at most so many lines of a terminal, or the last; a pipe has room.
+
+        Args:
+            lines: With those of the notes that were written before.
+        """
         for write in writers[:-1] if self.is_live else ():
             with self.out.capture() as captured:
                 write()
-            if captured.get().count("\n") <= lines:
+            if captured.get().count("\n") + self._noted <= lines:
                 write()
                 return
         writers[-1 if self.is_live else 0]()

@@ -170,11 +170,11 @@ async def test_the_heads_of_the_tables_are_plain_words(journal: SqliteJournal, t
 
 
 async def test_what_needs_a_person_stands_at_the_top(journal: SqliteJournal, tmp_path: Path) -> None:
-    """Unknown, parked and contradicted orders come before the totals, each with what to do."""
+    """Unknown, parked and contradicted orders come before those that were not paid, each with what to do."""
     await end(journal, 1, Signal.LOOKED_UP_FAILED)  # after a success: evidence against evidence
     result = await written(journal, tmp_path)
     text = " ".join(seen(tmp_path / "r.html").words)
-    top = text[: text.index("By outcome")]
+    top = text[: text.index("Every order")]
     assert 3 == result.needing
     need = top[top.index("Needs a person: 3") : top.index("Not paid, and why")]
     assert ["RUN-1", "RUN-4", "RUN-5"] == [one.request_id for one in ORDERS if one.request_id in need]
@@ -333,7 +333,7 @@ async def test_what_was_not_paid_is_named_with_the_reason(journal: SqliteJournal
     """Refused and failed orders have a table of their own, and a column; unknown ones may have been paid."""
     result = await written(journal, tmp_path)
     page = " ".join(seen(tmp_path / "r.html").words)
-    unpaid = page[page.index("Not paid, and why: 2") : page.index("By outcome")]
+    unpaid = page[page.index("Not paid, and why: 2") : page.index("Every order")]
     assert ["RUN-2", "RUN-3"] == [one.request_id for one in ORDERS if one.request_id in unpaid]
     assert "the service refused it: =HYPERLINK(1)" in unpaid
     why = {name: line["Not paid, and why"] for name, line in rows(tmp_path / "r.csv").items()}
@@ -377,7 +377,7 @@ async def test_decisions_of_persons_are_in_the_report(journal: SqliteJournal, tm
     await journal.lift_quarantine("november", who="B. Auditor", why="statement of 4 May")
     await written(journal, tmp_path)
     page = " ".join(seen(tmp_path / "r.html").words)
-    decisions = page[page.index("Decisions: 2") : page.index("By outcome")]
+    decisions = page[page.index("Decisions: 2") : page.index("Every order")]
     for words in (
         "A. Clerk",
         "RUN-5",
@@ -432,6 +432,9 @@ async def test_a_long_report_on_paper(tmp_path: Path) -> None:
         assert await tab.pages_of_print(tmp_path / "long.pdf") <= 12
         assert [] == tab.complaints
         await tab.tell("Emulation.setEmulatedMedia", media="print")
+        places = ", ".join(f"document.querySelector('.{one}').offsetTop" for one in ("totals", "signatures", "rows"))
+        totals, signatures, every_order = await tab.value(f"[{places}]")
+        assert totals < signatures < every_order, "what is signed is on the first sheet"
         shown = (
             "[...document.querySelectorAll('.rows th')].filter((one) => one.offsetWidth).map((one) => one.innerText)"
         )

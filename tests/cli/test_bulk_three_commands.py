@@ -80,7 +80,9 @@ async def october(run: Run, *options: str) -> str:
 
 async def test_a_month(run: Run, sandbox: Sandbox, here: Path) -> None:
     """Plan, approve, run: no option that October's file has said, no name of a batch, no digest, no file twice."""
-    await october(run)
+    sandbox.script(Fault.LOST_AFTER, on="money")
+    await proposed(run)
+    assert 4 == (await run("bulk", "run", "--yes")).status  # one of them is unknown, and hinders no later month
     assert 0 == (await run(*RULE)).status
     planned = await run("bulk", "plan", "Payroll November 2026.xlsx", "--maker", "A. Clerk", "--acknowledge")
     assert 0 == planned.status

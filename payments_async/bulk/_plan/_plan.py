@@ -60,7 +60,7 @@ _AT_ONCE = 500  # orders
 _SHOWN = 1000  # different issues; more are counted
 _EXACT = Context(prec=100)  # the usual 28 digits could round a great sum
 _VERSION = b"payments-async plan 1\0"
-_DERIVED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # as request_id_for writes them
+_DERIVED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-R\d+)?")  # by request_id_for, or tried again
 _EXAMPLES = 5  # orders named of those that an issue concerns
 _NOTHING_KNOWN = (
     "the journal is new and knows no earlier payment, so nobody can be told who was paid before; where an older one "

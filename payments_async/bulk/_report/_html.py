@@ -108,9 +108,9 @@ class ReportPage(ExitStack):
         rows = self._rows
         title = "Every order" if rows.is_whole else f"The first {rows.shown:,} of {rows.count:,} orders"
         tables = [
+            _Table("Decisions", "decisions", _DECISIONS, self._decisions),
             _Table("Needs a person", "need", _NEED, self._need),
             _Table("Not paid, and why", "unpaid", _UNPAID, self._unpaid),
-            _Table("Decisions", "decisions", _DECISIONS, self._decisions),
         ]
         unit = f" {head.currency}".rstrip()
         return {
@@ -258,7 +258,7 @@ def _short_row(line: ReportLine, why: str) -> str:
     cells = (
         f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
         f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
-        f"<td>{_when(line)}</td><td>{why}</td>"
+        f'<td class="when">{_when(line)}</td><td>{why}</td>'
     )
     return f"<tr>{cells}</tr>\n"
 

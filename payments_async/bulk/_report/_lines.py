@@ -15,7 +15,7 @@ from payments_async.journal._records import Entry, Happening, OutcomeWithHistory
 from payments_async.journal._states import FINAL, UNPAID, State
 
 # A parked order of which no attempt was ever made: something contradicted that, and so it was not sent.
-_NEVER_SENT = "not sent, for something says that it was: ask the service; if it has no such transaction, write it off"
+_NEVER_SENT = "not sent, for something says that it was: ask the service; if it has no such transaction, send it again"
 _DECIDED: Mapping[str, str] = {
     "written_off": "sent again: a person states that it never reached the service",
     "acknowledged": "contradiction acknowledged",

@@ -4,19 +4,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from payments_async._cli.agreement import cancel_all, paid_to, signature
-from payments_async._cli.batch_state import DIGITS, currency_of, order_money, reasons, show_progress, show_reasons
+from payments_async._cli.batch_state import (
+    DIGITS,
+    currency_of,
+    order_currency,
+    order_money,
+    reasons,
+    show_progress,
+    show_reasons,
+)
 from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.finding import show_found
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
 from payments_async._cli.limits import read_limit
-from payments_async._cli.screen import Screen, clean, command_line, counted, quoted
+from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.story import open_contradictions
 from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, send_again_all
 from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, State
@@ -24,7 +32,7 @@ from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadli
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a request id on each line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
-_IN_FULL = 3  # orders that are shown with all that there is of them
+_IN_FULL, _LARGEST = 3, 10  # orders that are shown with all that there is of them; those of many
 
 
 async def bulk_send_again(
@@ -183,25 +191,16 @@ async def bulk_acknowledge(
         else:
             chosen = await _contradicted(screen, held, await chosen_batch(held, batch_id), reason)
         entries = await _all_shown(screen, held, chosen, is_asked=not yes)
-        seen: list[list[str]] = []
-        for entry in entries:
-            if entry.conflict is None:
-                raise BadInput(
-                    f"nothing contradicts {clean(entry.request_id)}, or somebody has acknowledged it; see `explain`. "
-                    "Nothing was changed"
-                )
-            seen.append(open_contradictions(await held.history(entry.request_id)) or [entry.conflict])
-        alike = Counter(DIGITS.sub("0", words) for one in seen for words in one)
-        for words in dict.fromkeys(words for one in seen for words in one):  # the first of each kind
-            if count := alike.pop(DIGITS.sub("0", words), 0):
-                screen.say(f"[bold red]contradiction[/]  {quoted(words)}{f' ({count:,} alike)' if count > 1 else ''}")
+        seen = await _contradictions(screen, held, entries)
         question = f"Do you know what is true, and may it stay {entries[0].state}?"
         if len(entries) > 1:
             question = f"Do you know what is true of all {len(entries):,}, and may they stay as they are?"
         screen.confirm(question, yes=yes)
         done = [await acknowledge(held, one.request_id, who, why, seen=one.updated_at) for one in entries]
-    lines = [f"{now.request_id} stays {now.state}, as {who} states: {why}" for now in done]
-    screen.listing(f"acknowledged: {counted(len(done), 'order')}", lines, len(lines))
+    if len(done) > _IN_FULL:
+        screen.say(f"{len(done):,} orders stay as they are, as {quoted(who)} states: {quoted(why)}")
+    for now in done if len(done) <= _IN_FULL else ():
+        screen.say(f"{quoted(now.request_id)} stays {now.state}, as {quoted(who)} states: {quoted(why)}")
     for now in done:
         if now.conflict is not None:
             screen.trouble(
@@ -312,6 +311,23 @@ def approved_by_others(journal: JournalPlace | None) -> Iterator[None]:
         raise BadInput(str(error)) from error
 
 
+async def _contradictions(screen: Screen, journal: Journal, entries: Sequence[Entry]) -> list[list[str]]:
+    """What contradicts each order, after it was shown, what is alike once. Raises ``BadInput`` where nothing does."""
+    seen: list[list[str]] = []
+    for entry in entries:
+        if entry.conflict is None:
+            raise BadInput(
+                f"nothing contradicts {clean(entry.request_id)}, or somebody has acknowledged it; see `explain`. "
+                "Nothing was changed"
+            )
+        seen.append(open_contradictions(await journal.history(entry.request_id)) or [entry.conflict])
+    alike = Counter(DIGITS.sub("0", words) for one in seen for words in one)
+    for words in dict.fromkeys(words for one in seen for words in one):  # the first of each kind
+        if count := alike.pop(DIGITS.sub("0", words), 0):
+            screen.say(f"[bold red]contradiction[/]  {quoted(words)}{f' ({count:,} alike)' if count > 1 else ''}")
+    return seen
+
+
 async def _contradicted(screen: Screen, journal: Journal, batch_id: str, words: str) -> list[str]:
     """The orders of a batch with one contradiction. Raises ``BadInput`` where none or several have these words."""
     progress = await journal.progress(batch_id)
@@ -319,18 +335,36 @@ async def _contradicted(screen: Screen, journal: Journal, batch_id: str, words: 
     found = [one for one in found if one.first and one.first[0].conflict is not None]
     meant = DIGITS.sub("0", words).casefold()
     chosen = [one for one in found if meant in DIGITS.sub("0", one.words).casefold()]
-    if len(chosen) != 1:
+    kinds = {DIGITS.sub("0", one.words) for one in chosen}  # in whatever state its orders are
+    if len(kinds) != 1:
         show_reasons(screen, found, (), room=len(found) + 2)
-        many = f"{len(chosen)} reasons have these words; name one by more of them"
-        raise BadInput(f"--reason: {many if chosen else 'nothing contradicts an order of the batch in these words'}")
-    return [entry.request_id for entry in chosen[0].first]
+        many = f"{len(kinds)} reasons have these words; name one by more of them"
+        raise BadInput(f"--reason: {many if kinds else 'nothing contradicts an order of the batch in these words'}")
+    return [entry.request_id for one in chosen for entry in one.first]
 
 
 async def _all_shown(screen: Screen, journal: Journal, request_ids: Sequence[str], *, is_asked: bool) -> list[Entry]:
-    """The orders that are to be decided on, after they were shown: a few in full, many as a table."""
+    """The orders that are to be decided on, after they were shown: a few in full, of many the largest."""
     entries = [await _entry(journal, one) for one in request_ids]
     if len(entries) > _IN_FULL:
-        await show_found(screen, journal, entries, is_asked=is_asked)
+        batches = {entry.batch_id for entry in entries}
+        currencies = {await order_currency(journal, entry) for entry in entries}
+        total = sum((entry.amount for entry in entries), start=Decimal(0))
+        stand = Counter(entry.state for entry in entries)
+        screen.fields(
+            [
+                ("orders", f"{len(entries):,}"),
+                ("sum", money(total, currencies.pop() if len(currencies) == 1 else None)),
+                ("batch", ", ".join(sorted(batches))),
+                ("stand", ", ".join(f"{count:,} {state}" for state, count in stand.items())),
+            ]
+        )
+        lines = [
+            f"{money(entry.amount):>12}  {screen.person(entry.order.beneficiary.name, is_asked=is_asked)}  "
+            f"{entry.request_id}"
+            for entry in sorted(entries, key=lambda entry: -entry.amount)
+        ]
+        screen.listing("The largest of them:", lines[:_LARGEST], min(len(lines), _LARGEST))
         return entries
     for entry in entries:
         screen.fields(

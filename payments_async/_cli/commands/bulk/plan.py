@@ -91,7 +91,8 @@ async def bulk_plan(
     names = await names_shown(screen, made, file, is_asked=True)
     show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, is_brief=True, names=names)
     if held is None:
-        screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")
+        why = _NO_JOURNAL if journal is None else quoted(f"There is no journal {journal} yet.")
+        screen.say(f"\n[bold yellow]No earlier payment is known.[/] {why}")
     await _give_back(screen, read.batch, problems)
     if approval_sheet is not None:
         with complaints(approval_sheet):

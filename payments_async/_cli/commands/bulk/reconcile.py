@@ -91,8 +91,8 @@ async def bulk_reconcile(
             found = _together(found, await _looked(screen, payments, held, name, look))
         progress = await held.progress(name)
         again = await _come_back(held, name, grace, interval)
-        only = name or (runs[0].batch_id if len(runs) == 1 else None)
-        currency = None if only is None else await currency_of(held, only)
+        currencies = {await currency_of(held, one) for one in ([name] if name else [run.batch_id for run in runs])}
+        currency = currencies.pop() if len(currencies) == 1 else None
         looked_for = [await held.run(one) for one in quarantined]
         status = teller.ended(Exit.STOPPED if found.unread else exit_after(progress, quarantined=len(quarantined)))
         teller.facts |= {"stopped": "; ".join(found.unread) or None, "progress": progress_document(progress)}
@@ -102,8 +102,7 @@ async def bulk_reconcile(
         screen.say(f"\nWorth to look again: {_moment(again)}, or let it do that by itself with --watch.")
     if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNPAID)):
         tell_next(screen, progress, journal, name)
-    for run in looked_for:
-        _tell_quarantine(screen, run, journal, grace, interval)
+    _tell_quarantine(screen, looked_for, journal, grace, interval)
     if found.unread:
         screen.trouble(
             "; ".join(found.unread), f"go on with: {command_line('bulk reconcile', journal=journal, batch_id=name)}"
@@ -150,14 +149,19 @@ async def _looked(
         return await look(progress=view.take)
 
 
-def _tell_quarantine(screen: Screen, run: Run, journal: JournalPlace, grace: float, interval: float) -> None:
-    """Say whether a quarantine may be lifted now, or what is awaited."""
-    if run.awaits is not None:
-        screen.say(f"\nBatch {quoted(run.batch_id)} stays in quarantine: {run.awaits.words(grace, interval)}.")
-        return
-    screen.say(f"\nBatch {quoted(run.batch_id)} was looked for; what the list did not show may be sent again:")
-    line = command_line("bulk lift-quarantine", journal=journal, batch_id=run.batch_id)
-    screen.command(f"{line} --who NAME --why REASON")
+def _tell_quarantine(screen: Screen, runs: Sequence[Run], journal: JournalPlace, grace: float, interval: float) -> None:
+    """Say which quarantines may be lifted now, or what is awaited."""
+    awaiting: dict[str, list[str]] = {}
+    for run in runs:
+        if run.awaits is not None:
+            awaiting.setdefault(run.awaits.words(grace, interval), []).append(run.batch_id)
+            continue
+        screen.say(f"\nBatch {quoted(run.batch_id)} was looked for; what the list did not show may be sent again:")
+        line = command_line("bulk lift-quarantine", journal=journal, batch_id=run.batch_id)
+        screen.command(f"{line} --who NAME --why REASON")
+    for words, names in awaiting.items():
+        which = f"Batch {names[0]} stays" if len(names) == 1 else f"Batches {', '.join(names)} stay"
+        screen.say(f"\n{quoted(which)} in quarantine: {words}.")
 
 
 async def _count_open(journal: Journal, name: str | None) -> int:

@@ -22,7 +22,7 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.finding import found_by, found_document, show_found
-from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, named, opened
+from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, named, opened
 from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async.journal import Journal
 
@@ -49,7 +49,7 @@ async def bulk_status(
         forgotten = await held.forgotten()
         _tell_forgotten(screen, forgotten)
         if batch_id is None and len(runs) != 1:
-            return await _show_all(screen, held, forgotten)
+            return await _show_all(screen, held, forgotten, journal)
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
         needing = await reasons(held, name, "needs a person", progress)
@@ -115,7 +115,7 @@ def _tell_forgotten(screen: Screen, forgotten: Sequence[str]) -> None:
     screen.say()
 
 
-async def _show_all(screen: Screen, journal: Journal, forgotten: Sequence[str]) -> Exit:
+async def _show_all(screen: Screen, journal: Journal, forgotten: Sequence[str], place: JournalPlace | None) -> Exit:
     rows, batches, runs = [], [], await journal.runs()
     for run in runs:
         progress = await journal.progress(run.batch_id)
@@ -129,5 +129,8 @@ async def _show_all(screen: Screen, journal: Journal, forgotten: Sequence[str]) 
             }
         )
     screen.table(BATCH_COLUMNS, rows, right=["Orders", "Sum"])
+    if any(run.quarantined for run in runs):
+        screen.say("\nIn quarantine: the journal was copied or restored, or orders were adopted. Look for all of them:")
+        screen.command(command_line("bulk reconcile", journal=place))
     status = exit_after(await journal.progress(), quarantined=len(forgotten) + sum(run.quarantined for run in runs))
     return screen.ended(status, {"batches": batches, "forgotten": forgotten})
