@@ -65,7 +65,10 @@ class Books:
             _check_same(call, _print(first), None)
             outcome = await self._hear(key)
             if isinstance(outcome, PaymentsError):
-                raise self.tell(request_id, again(outcome))
+                is_of_that_try_alone = key in self._open and not call.sent_before  # one before it is still unknown
+                if isinstance(outcome, OutcomeUnknown) or not is_of_that_try_alone:
+                    raise self.tell(request_id, again(outcome))
+                continue
             if outcome is not None:
                 return self.tell(request_id, outcome)
         if (remembered := self._accepted.get(key)) is not None:

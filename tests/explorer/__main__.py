@@ -14,8 +14,8 @@ import argparse
 import logging
 import sys
 
-from explorer import desks, replies
-from explorer.plans import BY_NAME, DEFAULT, DESKS, LARGE
+from explorer import desks
+from explorer.plans import BY_NAME, DEFAULT, DESKS, LARGE, WIRES
 from explorer.searches import search
 
 
@@ -30,7 +30,7 @@ def main() -> int:
     plans = [BY_NAME[name] for name in chosen.names]
     plans = plans or [*DEFAULT, *(LARGE if chosen.large else ())]
     is_wrong = False
-    for said in () if chosen.names else (replies.search(), *(desks.search(make()) for make in DESKS)):
+    for said in () if chosen.names else (*(look() for look in WIRES), *(desks.search(make()) for make in DESKS)):
         is_wrong |= bool(said.wrong)
         print(said, flush=True)
     for plan in plans:

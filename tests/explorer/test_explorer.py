@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
-from explorer import desks, replies
+from explorer import desks, replies, sessions
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
@@ -59,6 +59,13 @@ def test_every_state_of_a_desk(make: Callable[[], desks.Desk], monkeypatch: pyte
 def test_every_answer_of_a_service() -> None:
     """Of one that has the order it is never concluded that it may be sent again; of another, that it was accepted."""
     assert [] == list(replies.wrong())
+
+
+@pytest.mark.slow
+def test_every_history_of_a_session() -> None:
+    """Whatever becomes of requests, callers and what is found out elsewhere, an order leaves once, or is known."""
+    report = sessions.search()
+    assert ("", ()) == (report.wrong, report.history), str(report)
 
 
 def test_a_rule_that_is_broken_is_told_with_its_history(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1976,6 +1976,13 @@ MUTANTS = (
         "        if key in self._accepted:\n",
     ),
     Mutant(
+        "books-believe-a-further-try",
+        BOOKS,
+        "a further try that never left says nothing of the one before",
+        "                if isinstance(outcome, OutcomeUnknown) or not is_of_that_try_alone:\n",
+        "                if True:\n",
+    ),
+    Mutant(
         "books-forget-what-was-accepted",
         BOOKS,
         "an order that was accepted is not sent again by the session",

@@ -294,7 +294,11 @@ def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
         logging.disable(logging.CRITICAL)
         for name in DESKS.get(file, ()):
             module = importlib.import_module(f"explorer.{name}")
-            made = [module.search] if name == "replies" else [partial(desks.search, make()) for make in module.desks()]
+            made = (
+                [module.search]
+                if not hasattr(module, "desks")
+                else [partial(desks.search, make()) for make in module.desks()]
+            )
             for report in (search() for search in made):
                 if report.wrong:
                     return f"{report.name}: {report.wrong}"

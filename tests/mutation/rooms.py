@@ -250,8 +250,13 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.EVIDENCE, mutants.WEIGHING, mutants.STATES), ("persons", "leases")),
     **dict.fromkeys((mutants.PUTS, mutants.IDS), ("puts",)),
     mutants.REPLIES: ("replies",),
+    **dict.fromkeys((mutants.APPROVERS, mutants.SIGNED), ("signatures",)),
+    **dict.fromkeys((mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT), ("sessions",)),
 }
-BY_DESKS_ALONE = frozenset({mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES})
+BY_DESKS_ALONE = frozenset(
+    {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
+    | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT}
+)
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
     "explorer": frozenset(_OF) - {

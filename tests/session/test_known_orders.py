@@ -49,6 +49,26 @@ async def test_the_same_order_twice(payments: PaymentsSession, wire: Wire) -> No
     assert 1 == len(wire.orders)
 
 
+async def test_a_further_try_that_never_left(wire: Wire, opened: Open) -> None:
+    """It says nothing of the try before, whose outcome is unknown: who waited for it is told so."""
+    payments = await opened(wire, retry=RetryPolicy(attempts=1))
+    wire.answer = cut
+    with pytest.raises(OutcomeUnknown):
+        await payments.payouts.send(payout())
+    held = Held(reply({"message": "later"}, status=429))
+    wire.answer = held
+    further = asyncio.create_task(payments.payouts.send(payout(), sent_before=True))
+    await until(lambda: len(wire.orders) == 2)
+    waits = asyncio.create_task(payments.payouts.send(payout()))
+    await turns()
+    held.release.set()
+    with pytest.raises(NotSent):
+        await further
+    with pytest.raises(OutcomeUnknown, match="not sent again"):
+        await waits
+    assert 2 == len(wire.orders)
+
+
 async def test_the_same_collection_twice(payments: PaymentsSession, wire: Wire) -> None:
     """It is requested once."""
     first = await payments.collections.request(collection())
