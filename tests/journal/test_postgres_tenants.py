@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
+from itertools import product
 
 import psycopg
 import pytest
@@ -278,9 +279,20 @@ async def test_tables_that_are_exchanged_while_their_journals_are_open(schemas: 
                 with pytest.raises(JournalLost, match="replaced while it was open"):
                     await journal.check_writable()
             beside.execute(exchange)
+            for number, journal in product((4, 5), journals):  # so that both are alike
+                await journal.put("shop", order(number))
+            with beside.transaction():  # now while a commit has begun, and waits for whoever exchanges them
+                beside.execute(f'LOCK TABLE "{one}".outbox'.encode())
+                waiting = asyncio.ensure_future(journals[0].put("shop", order(6)))
+                while not asked("SELECT 1 FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110 - it gives no event
+                    await asyncio.sleep(0.01)
+                beside.execute(exchange)
+            with pytest.raises(JournalLost, match="replaced while it was open"):
+                await waiting
+            beside.execute(exchange)
         for journal in journals:
-            await journal.put("shop", order(4))
-            assert [order(1).request_id, order(4).request_id] == await ids(journal)
+            await journal.put("shop", order(7))
+            assert [order(number).request_id for number in (1, 4, 5, 7)] == await ids(journal)
 
 
 @pytest.mark.slow

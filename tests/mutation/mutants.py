@@ -1867,6 +1867,13 @@ MUTANTS = (
         "current_schema() = ? AND {_JOURNAL_ID} = ?",
         "CAST(? AS TEXT) <> '' AND CAST(? AS TEXT) <> ''",
     ),
+    Mutant(
+        "commit-into-tables-that-were-exchanged-meanwhile",
+        POSTGRES,
+        "a commit is undone where its tables are those of another journal at its end",
+        "coalesce({_JOURNAL_ID} = {{}}, FALSE) AS INT",
+        "coalesce({_JOURNAL_ID} = {{}}, FALSE) OR TRUE AS INT",
+    ),
     # The wire
     Mutant(
         "leaves-twice",

@@ -86,7 +86,9 @@ _WHOLE_TABLES = (
 _MADE_MEANWHILE = psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateFunction
 _BEGIN, _LOCK = "BEGIN ISOLATION LEVEL READ COMMITTED", "LOCK TABLE {}archive IN SHARE ROW EXCLUSIVE MODE"
 _JOURNAL_ID = "(SELECT value FROM meta WHERE key = 'journal_id')"
-_NOTIFY = f"SELECT pg_notify(current_schema(), {{}}) WHERE {HAS_ROOM}"
+# The last of each commit: nobody has exchanged the tables since it began, as whoever held a lock that it waited for.
+_END = f"""SELECT 1 / CAST(coalesce({_JOURNAL_ID} = {{}}, FALSE) AS INT),
+    CASE WHEN {HAS_ROOM} THEN pg_notify(current_schema(), {{}}) END"""
 _READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
 
 
@@ -217,7 +219,7 @@ class PostgresDatabase:
             self._writers = SessionPool.joined((*key, self._busy_timeout), self)
         connection = self._patiently(self._open_once)
         self._was_open = True
-        connection.before_commit = _NOTIFY.format(literal(self._mark))
+        connection.before_commit = _END.format(literal(self.journal_id), literal(self._mark))
         return connection
 
     def _patiently(self, connect: Callable[[], PgConnection]) -> PgConnection:
@@ -272,6 +274,7 @@ class PostgresDatabase:
         connection = None if self._is_lent else pool.lent(self._schema)
         if connection is not None:
             connection.enter(self._schema)
+            connection.before_commit = ""  # it was that of whoever had it before
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: MachineState | None) -> None:
@@ -482,10 +485,10 @@ class PostgresDatabase:
         ours = f"pg_backend_pid() = ? AND current_schema() = ? AND {_JOURNAL_ID} = ?"
         check = f"SELECT {_NOW}, 1 / CAST(coalesce({durable} AND {in_time} AND {ours}, FALSE) AS INT)"
         values = (now - self.within, now + self.within, connection.session, self._schema, self.journal_id)
-        notify = _NOTIFY.format("?"), (self._mark,)
+        end = _END.format("?", "?"), (self.journal_id, self._mark)
         under_way = time.monotonic() + self.within
         try:
-            moment = gathered.perform(_BEGIN, _LOCK.format(""), (check, values), notify=notify)
+            moment = gathered.perform(_BEGIN, _LOCK.format(""), (check, values), end=end)
         except psycopg.Error as error:
             if connection.is_lost:
                 self._under_way = under_way

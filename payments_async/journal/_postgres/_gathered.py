@@ -105,14 +105,14 @@ class GatheredCommit:
         self.gather(sql, parameters, None)
         return answer
 
-    def perform(self, begin: str, lock: str, check: Question, *, notify: Question) -> float:
+    def perform(self, begin: str, lock: str, check: Question, *, end: Question) -> float:
         """Do all of it; tells the first value of the check.
 
         Args:
             begin: Begins the transaction; what lets it see its namespace follows.
             lock: Keeps all others from writing.
             check: Fails where the session, its namespace or its clock is not as it usually is.
-            notify: Tells others.
+            end: Tells others, and fails where the namespace is another one meanwhile.
 
         Raises:
             psycopg.Error: Of the server, which has done nothing then; or of the connection, and who knows.
@@ -120,7 +120,7 @@ class GatheredCommit:
         """
         before = [(begin, ()), *self.by.entering, (lock, ()), check]
         first = [_statement(*one) for one in before]
-        results = self.by.together([*first, *self._statements, _statement(*notify)], _statement("COMMIT"))
+        results = self.by.together([*first, *self._statements, _statement(*end)], _statement("COMMIT"))
         self.by.entered()
         moment = results[len(first) - 1].get_value(0, 0)
         assert moment is not None
