@@ -1,5 +1,6 @@
 """A month in three commands and a colleague's approval in one: what a person types, and what is shown."""
 
+import asyncio
 import json
 import shutil
 import socket
@@ -10,8 +11,9 @@ import pytest
 import xlsxwriter  # type: ignore[import-untyped]
 from cli.commands import Run
 
+from payments_async import Credentials, PaymentsSession
 from payments_async._cli import batch_state
-from payments_async.bulk import RunProgress, run_batch
+from payments_async.bulk import FileFormat, RunProgress, read_batch, run_batch
 from payments_async.journal import SqliteJournal, State
 from payments_async.sandbox import Fault, Sandbox
 
@@ -185,6 +187,28 @@ async def test_a_concern_that_came_up_after_the_proposal(run: Run, sandbox: Sand
     assert (2, 2) == (refused.status, len(sandbox.ledger)), refused.said
     assert "It would be paid twice" in refused.said
     assert (0, 4) == ((await run(*send, "--acknowledge")).status, len(sandbox.ledger))
+
+
+@pytest.mark.slow
+async def test_a_batch_that_is_sent_while_another_one_waits_for_its_yes(
+    run: Run, run_on_terminal: Run, sandbox: Sandbox, here: Path
+) -> None:
+    """The question was about a plan that did not know it: a yes sends nothing, and the next plan compares the two."""
+    await proposed(run)
+
+    async def colleague() -> None:
+        file = FileFormat(sheet="Staff", mapping={"name": "Jina"})
+        how = {"kind": "mobile_money", "guess_items": True, "derive_request_ids": True}
+        batch = await read_batch(here / "Payroll October 2026.xlsx", batch_id="copy", file=file, **how)
+        who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+        async with SqliteJournal(here / "pay.sqlite") as journal, PaymentsSession(sandbox.base_url, who) as payments:
+            await run_batch(payments, journal, "copy", batch.orders)
+
+    asked = await run_on_terminal("bulk", "run", typed="y\n", meanwhile=lambda: asyncio.run(colleague()))
+    assert (2, 2) == (asked.status, len(sandbox.ledger)), asked.said
+    assert "batch copy was begun after this was planned" in asked.said
+    again = await run("bulk", "run", "--yes", "--batch-id", "payroll-october-2026")
+    assert (2, True) == (again.status, "It would be paid twice" in again.said)
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

@@ -1,7 +1,7 @@
 """`payments-async bulk run`: a batch sent once it is clean, approved and confirmed. The same command goes on."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +13,15 @@ import typer
 from payments_async import PaymentsSession
 from payments_async._cli.agreement import agree
 from payments_async._cli.batch_file import BatchId, FormatOptions, RowOptions, Validate, check_guesses, read_payments
-from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
+from payments_async._cli.batch_plan import (
+    PlanChecks,
+    check_compared,
+    check_plan,
+    make_plan,
+    names_shown,
+    plan_document,
+    show_plan,
+)
 from payments_async._cli.batch_source import (
     kept_options,
     named_batch,
@@ -197,7 +205,7 @@ async def bulk_run(
                 await agree(screen, payments, made, question, otherwise="nothing was sent", before=before)
             options = kept_options(read.how, rows, checks, made)
             kept = proposal_of(made, batch_id, source.file, read.batch.digest, options, signed_here(None))
-            return await run.send(payments, made, read.batch, kept)
+            return await run.send(payments, made, read.batch, kept, others)
 
 
 @attrs.frozen(kw_only=True)
@@ -303,9 +311,18 @@ class _BatchRun:
     again: str
     teller: Teller
 
-    async def send(self, payments: PaymentsSession, plan: Plan, batch: Batch, kept: Proposal) -> Exit:
-        """Send what was planned, show it, and say how to go on."""
-        status = await self._carried_out(payments, plan, batch, kept)
+    async def send(
+        self, payments: PaymentsSession, plan: Plan, batch: Batch, kept: Proposal, before: Sequence[Run]
+    ) -> Exit:
+        """Send what was planned, show it, and say how to go on.
+
+        Args:
+            before: What the journal held when it was planned.
+
+        Raises:
+            BadInput: It holds another batch by now, which may pay the same people.
+        """
+        status = await self._carried_out(payments, plan, batch, kept, before)
         return await self._offered(status, plan.count, batch.path)
 
     async def go_on(
@@ -334,7 +351,12 @@ class _BatchRun:
         return await self._offered(status, run.total, None if proposal is None else Path(proposal.path))
 
     async def _carried_out(
-        self, payments: PaymentsSession, plan: Plan | None, batch: Batch | None, kept: Proposal | None
+        self,
+        payments: PaymentsSession,
+        plan: Plan | None,
+        batch: Batch | None,
+        kept: Proposal | None,
+        before: Sequence[Run] = (),
     ) -> Exit:
         screen = self.screen
         screen.say()
@@ -343,6 +365,8 @@ class _BatchRun:
                 introduce(screen, self.journal, journal)
                 if self.limits.without_looking:
                     await check_doubt(journal)
+                if kept is not None:
+                    await check_compared(journal, before, self.batch_id)
                 if kept is not None and all(one.withdrawn is not None for one in await journal.proposals(kept.digest)):
                     await journal.propose(kept)  # so that it goes on without the file being named again
                 async with AsyncExitStack() as stack:

@@ -1,6 +1,6 @@
 """`payments-async outbox put`: a batch file put into an outbox, to be sent by whoever works it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated
 
 import attrs
@@ -15,7 +15,15 @@ from payments_async._cli.batch_file import (
     check_guesses,
     read_payments,
 )
-from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
+from payments_async._cli.batch_plan import (
+    PlanChecks,
+    check_compared,
+    check_plan,
+    make_plan,
+    names_shown,
+    plan_document,
+    show_plan,
+)
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.journal import (
     JournalFile,
@@ -32,7 +40,7 @@ from payments_async._cli.screen import Screen, clean, command_line, counted, mon
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.standard_output import tell_always
 from payments_async.bulk import BatchChanged
-from payments_async.journal import JournalUnavailable
+from payments_async.journal import JournalUnavailable, Run
 from payments_async.journal.contract import Loaded
 from payments_async.outbox import Outbox
 
@@ -103,12 +111,10 @@ async def put_file(
     check_guesses(read.batch, what.approved, yes=what.yes)
     async with session as payments:
         async with existing(journal) as held:
+            before = () if held is None else await held.runs()
             if held is not None:
                 await check_new_outbox(held, name, is_wanted=False)
-                for run in await held.runs():
-                    if run.batch_id == batch_id and run.outbox != name:
-                        whose = "`bulk run` sends it" if run.outbox is None else f"outbox {clean(run.outbox)} sends it"
-                        raise BadInput(f"--batch-id: the journal holds {clean(batch_id)} already, and {whose}")
+                _check_own(before, batch_id, name)
             made = await make_plan(
                 screen,
                 payments,
@@ -138,6 +144,7 @@ async def put_file(
             tell_always()
             async with opened(journal, new=True) as held:
                 introduce(screen, journal, held)
+                await check_compared(held, before, batch_id)
                 async with Outbox(payments, held, name, worker=None) as outbox:
                     loaded = await put(outbox, batch_id, made.orders, source_digest=made.digest)
                 paused = await held.paused(name)
@@ -162,3 +169,11 @@ async def put_file(
             "paused": pause_document(paused),
         },
     )
+
+
+def _check_own(runs: Iterable[Run], batch_id: str, name: str) -> None:
+    """Raise ``BadInput`` where a batch is there already, and not this outbox's."""
+    for run in runs:
+        if run.batch_id == batch_id and run.outbox != name:
+            whose = "`bulk run` sends it" if run.outbox is None else f"outbox {clean(run.outbox)} sends it"
+            raise BadInput(f"--batch-id: the journal holds {clean(batch_id)} already, and {whose}")
