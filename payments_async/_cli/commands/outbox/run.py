@@ -47,6 +47,7 @@ _LOOK = 0.5  # seconds between two looks
 _QUIET = 10.0  # seconds between two lines in a pipe, unless it is paused, hindered, or goes on again
 _RATE_OVER = 10.0  # seconds over which the speed is told
 _HEALTH_WITHIN = 5.0  # seconds in which a question for the health is answered
+_SILENT = 2.0  # seconds after which it is told that the journal does not answer
 _LONG = 60.0  # seconds for which something hinders it before somebody is told
 
 
@@ -182,13 +183,17 @@ async def _work_until_stopped(
                 with _View(screen, outbox.name) as view:
                     while not stop.drain.is_set() and (helping is None or not helping.done()):
                         try:
-                            view.show(now := await outbox.health())
+                            async with asyncio.timeout(_SILENT):
+                                now = await outbox.health()
+                            view.show(now)
                             found = now.problem("hindered")
                             teller.note_needs(
                                 {**now.needs, **hindered.needs(now)}, hinders=found.what if found else None
                             )
                         except JournalError as error:  # the outbox itself goes on trying
                             view.say_trouble(error.message)
+                        except TimeoutError:
+                            view.say_trouble(f"the journal has not answered for {_SILENT:g} s")
                         with suppress(TimeoutError):
                             async with asyncio.timeout(_LOOK):
                                 await stop.drain.wait()
