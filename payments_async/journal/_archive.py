@@ -11,10 +11,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import attrs
 import msgspec
 
 from payments_async._values.checks import check_number
+from payments_async._values.frozen import frozen
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._records import check_named
 
@@ -23,7 +23,7 @@ YOUNGEST = 8 * 86_400.0  # seconds: a plan compares a batch with what was paid i
 _encode = msgspec.json.Encoder().encode
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ArchivedOrders:
     """What has left a journal for an archive.
 

@@ -871,7 +871,7 @@ class OpenOrder(NamedTuple):
     sent_at: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Archive:
     """A file that old orders have left for.
 
@@ -891,7 +891,7 @@ class Archive:
     orders: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ArchivedOrder:
     """What the journal still knows of an order that has left for an archive.
 

@@ -424,7 +424,7 @@ def _csv(text: io.TextIOWrapper, layout: Layout) -> Table:
     return Table(header.columns, rows, mapping=header.columns.mapping, titles=header.titles)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Header:
     """The header line of a file, and what stands above it."""
 

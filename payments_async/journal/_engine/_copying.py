@@ -6,8 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 
-import attrs
-
+from payments_async._values.frozen import field, frozen
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._faults import JournalUnavailable, NotAJournal, PlaceTaken
@@ -28,7 +27,7 @@ from payments_async.journal._statements._moving import (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Copied:
     """A journal that has gone to another place.
 
@@ -42,8 +41,8 @@ class Copied:
 
     source: str
     destination: str
-    rows: Mapping[str, int] = attrs.field(factory=dict)
-    digests: Mapping[str, str] = attrs.field(factory=dict)
+    rows: Mapping[str, int] = field(factory=dict)
+    digests: Mapping[str, str] = field(factory=dict)
     was_there: bool = False
 
 
