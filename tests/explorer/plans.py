@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer import desks, leases, persons, puts, replies, sessions, signatures
+from explorer import absences, desks, leases, notifications, persons, puts, replies, sessions, signatures
 from explorer.worlds import Plan
 
 TINY = Plan(name="refused and failed", rejects=True, fails=True, losses=1, notifies=True, lists=True)
@@ -39,6 +39,6 @@ LARGE = (
 )  # fmt: skip
 BY_NAME = {plan.name: plan for plan in (*DEFAULT, *LARGE)}
 # Those of persons and files, of leases, of single orders and of orders in doubt; to be made one by one.
-DESKS = tuple(make for module in (desks, leases, puts, persons, signatures) for make in module.desks())
-# What has no journal: answers of a service, and a session with its callers.
-WIRES = replies.search, sessions.search
+DESKS = tuple(make for module in (desks, leases, puts, persons, signatures, notifications) for make in module.desks())
+# What needs no journal: answers of a service, a session with its callers, lists that are counted.
+WIRES = replies.search, sessions.search, absences.search

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
-from explorer import desks, replies, sessions
+from explorer import absences, desks, replies, sessions
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
@@ -59,6 +59,13 @@ def test_every_state_of_a_desk(make: Callable[[], desks.Desk], monkeypatch: pyte
 def test_every_answer_of_a_service() -> None:
     """Of one that has the order it is never concluded that it may be sent again; of another, that it was accepted."""
     assert [] == list(replies.wrong())
+
+
+@pytest.mark.slow
+def test_every_sequence_of_a_few_lists() -> None:
+    """An order is parked by complete lists of after its grace, an interval apart, in a row; none fewer."""
+    report = absences.search()
+    assert ("", ()) == (report.wrong, report.history), str(report)
 
 
 @pytest.mark.slow

@@ -252,10 +252,12 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     mutants.REPLIES: ("replies",),
     **dict.fromkeys((mutants.APPROVERS, mutants.SIGNED), ("signatures",)),
     **dict.fromkeys((mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT), ("sessions",)),
+    mutants.NOTIFICATIONS: ("notifications",),
+    mutants.ABSENCES: ("absences",),
 }
 BY_DESKS_ALONE = frozenset(
     {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
-    | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT}
+    | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT, mutants.NOTIFICATIONS, mutants.ABSENCES}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
