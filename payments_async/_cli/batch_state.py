@@ -326,6 +326,12 @@ async def currency_of(journal: Journal, batch_id: str) -> str | None:
     return None if entry is None else await order_currency(journal, entry)
 
 
+async def common_currency(journal: Journal, runs: Iterable[Run]) -> str | None:
+    """What all of these batches are in; ``None`` where it is not known, or they are in several."""
+    found = {await currency_of(journal, run.batch_id) for run in runs} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
 async def order_currency(journal: Journal, entry: Entry) -> str | None:
     """What one order is in: as it says, else that of the account."""
     return entry.order.currency or await journal.account_currency(entry.batch_id)

@@ -13,7 +13,7 @@ import typer
 
 from payments_async import PaymentsSession
 from payments_async._cli.batch_state import (
-    currency_of,
+    common_currency,
     exit_after,
     progress_document,
     show_progress,
@@ -91,8 +91,7 @@ async def bulk_reconcile(
             found = _together(found, await _looked(screen, payments, held, name, look))
         progress = await held.progress(name)
         again = await _come_back(held, name, grace, interval)
-        currencies = {await currency_of(held, one) for one in ([name] if name else [run.batch_id for run in runs])}
-        currency = currencies.pop() if len(currencies) == 1 else None
+        currency = await common_currency(held, [run for run in runs if name in (None, run.batch_id)])
         looked_for = [await held.run(one) for one in quarantined]
         status = teller.ended(Exit.STOPPED if found.unread else exit_after(progress, quarantined=len(quarantined)))
         teller.facts |= {"stopped": "; ".join(found.unread) or None, "progress": progress_document(progress)}

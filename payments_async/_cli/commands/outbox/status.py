@@ -7,7 +7,7 @@ from payments_async._cli.batch_state import (
     BATCH_COLUMNS,
     SHOWN,
     batch_row,
-    currency_of,
+    common_currency,
     deadlines_in_words,
     first,
     needing,
@@ -54,12 +54,9 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     """
     async with opened(journal) as held:
         name = await chosen_outbox(held, name)
-        state, oldest, currency = (
-            await OutboxHealth.of(held, name),
-            await held.oldest(name),
-            await currency_of(held, name),
-        )
+        state, oldest = await OutboxHealth.of(held, name), await held.oldest(name)
         runs = [run for run in await held.runs() if run.outbox == name]
+        currency = await common_currency(held, runs)
         others = [run for run in runs if run.batch_id != name]
         batches = [await batch_row(held, run, await held.progress(run.batch_id)) for run in others]
         found = await needing(held, [run.batch_id for run in runs], [State.PARKED])
