@@ -15,7 +15,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from machine import PROCESSORS, keep_files_in_memory
 
+from payments_async import Credentials, PaymentsSession
 from payments_async.journal import SqliteJournal
+from payments_async.sandbox import Sandbox
 from payments_async.testing import mend_aioresponses
 
 pytest_plugins = ["payments_async.testing"]
@@ -49,6 +51,21 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     """An open journal, new and empty, in a file of the test's own folder."""
     async with SqliteJournal(tmp_path / "journal.db") as journal:
         yield journal
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Sandbox]:
+    """The service, simulated in this process."""
+    async with Sandbox() as service:
+        yield service
+
+
+@pytest.fixture
+async def payments(service: Sandbox) -> AsyncIterator[PaymentsSession]:
+    """A session with that service."""
+    who = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
+    async with PaymentsSession(service.base_url, who) as session:
+        yield session
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -206,13 +206,12 @@ async def test_an_order_within_a_transaction_that_has_failed(library: str) -> No
 
 
 @pytest.mark.parametrize("how", ["run_batch", "put_batch"])
-async def test_a_batch_with_an_order_that_differs(how: str, tmp_path: Path) -> None:
+async def test_a_batch_with_an_order_that_differs(how: str, tmp_path: Path, service: Sandbox) -> None:
     """Neither the one that the journal holds nor the other."""
     first, other = payout("r-1"), payout("r-1", amount=Decimal(7))
     async with (
-        Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db") as journal,
-        PaymentsSession(sandbox.base_url, credentials(sandbox)) as payments,
+        PaymentsSession(service.base_url, credentials(service)) as payments,
         Outbox(payments, journal) as outbox,
     ):
         put = outbox.put_batch if how == "put_batch" else partial(run_batch, payments, journal)

@@ -400,10 +400,10 @@ async def test_only_the_last_orders_are_remembered(telescope: Telescope) -> None
     assert [0, 1] == [len(list(telescope.observer.links(name))) for name in ("r-0", "r-10009")]
 
 
-async def test_without_an_sdk_nothing_is_kept(tmp_path: Path) -> None:
+async def test_without_an_sdk_nothing_is_kept(tmp_path: Path, service: Sandbox) -> None:
     """OpenTelemetry's API alone, as a library finds it where an application traces nothing: all works the same."""
     observer = OpenTelemetry(trace.NoOpTracerProvider())
-    async with Sandbox() as sandbox, session(sandbox, observer=observer) as payments:
+    async with session(service, observer=observer) as payments:
         acceptance = await payments.payouts.send(payout(1))
     assert payout(1).request_id == acceptance.request_id
     assert [] == list(observer.links(payout(1).request_id))

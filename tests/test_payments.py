@@ -53,13 +53,6 @@ def payout(request_id: str = "withdrawal-1") -> PayoutOrder:
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Sandbox]:
-    """The service, simulated."""
-    async with Sandbox() as service:
-        yield service
-
-
-@pytest.fixture
 def service_in_thread() -> Iterator[Sandbox]:
     """A simulated service whose loop is in a thread of its own."""
     with in_thread(service := Sandbox()):

@@ -110,14 +110,14 @@ async def found(journal: SqliteJournal, request_id: str, amount: Decimal, signal
     await journal.apply_evidence(Evidence(signal=signal, source="list", request_id=request_id, amount=amount))
 
 
-async def test_orders_that_name_no_currency_are_in_that_of_the_account(tmp_path: Path) -> None:
+async def test_orders_that_name_no_currency_are_in_that_of_the_account(tmp_path: Path, service: Sandbox) -> None:
     """Without a proposal too: papers name it once the service's records show it, and guess nothing before."""
-    async with Sandbox() as sandbox, SqliteJournal(tmp_path / "journal.sqlite", state_folder=None) as journal:
-        who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-        async with PaymentsSession(sandbox.base_url, who) as payments:
+    async with SqliteJournal(tmp_path / "journal.sqlite", state_folder=None) as journal:
+        who = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
+        async with PaymentsSession(service.base_url, who) as payments:
             await run_batch(payments, journal, "november", [order(1, currency=None), order(2, currency=None)])
             assert None is await journal.account_currency("november")
-            await sandbox.settle()
+            await service.settle()
             await reconcile(payments, journal, "november", settings=ReconcileSettings(grace=0.0))
         assert "UGX" == await journal.account_currency("november")
         await report(journal, "november", csv=tmp_path / "report.csv")
@@ -280,21 +280,6 @@ def test_the_ids_of_retries_lead_back_to_the_first(first: str, times: int) -> No
     assert chain[:-1] == [earlier_id(later) for later in chain[1:]]
 
 
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service in this process."""
-    async with Sandbox() as service:
-        yield service
-
-
-@pytest.fixture
-async def payments(sandbox: Sandbox) -> AsyncIterator[PaymentsSession]:
-    """A session with it."""
-    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    async with PaymentsSession(sandbox.base_url, who) as session:
-        yield session
-
-
 async def test_an_order_that_was_paid_after_all_is_not_tried_again(
     journal: SqliteJournal, payments: PaymentsSession, tmp_path: Path
 ) -> None:
@@ -325,14 +310,14 @@ async def told_to_have_failed(journal: SqliteJournal, payments: PaymentsSession)
 
 @pytest.mark.parametrize("fault", [None, Fault.FAILS])
 async def test_a_failure_that_was_only_notified(
-    payments: PaymentsSession, sandbox: Sandbox, tmp_path: Path, fault: Fault | None
+    payments: PaymentsSession, service: Sandbox, tmp_path: Path, fault: Fault | None
 ) -> None:
     """It may have been forged: what the service lists as successful is not tried again, as failed it is."""
     if fault is not None:
-        sandbox.script(fault)
+        service.script(fault)
     async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
         await told_to_have_failed(journal, payments)
-        await sandbox.settle()
+        await service.settle()
         await retry_file(journal, "told", tmp_path / "retry.csv")
         batch = await read_batch(tmp_path / "retry.csv")
         made = await plan(payments, batch, batch_id="again", journal=journal)
@@ -357,12 +342,12 @@ async def test_a_failure_that_no_list_shows(tmp_path: Path) -> None:
 
 
 async def test_a_doubt_about_one_try_and_the_proof_of_another(
-    payments: PaymentsSession, sandbox: Sandbox, tmp_path: Path
+    payments: PaymentsSession, service: Sandbox, tmp_path: Path
 ) -> None:
     """No list shows how the second try ended; the first one was paid, by the lists: nothing may be sent."""
     async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
         await told_to_have_failed(journal, payments)
-        await sandbox.settle()
+        await service.settle()
         again = [order(9), order(1, request_id="RUN-1-R2")]
         await ended(journal, again, "again", identity=account_of(payments))  # the second of them fails
         third = order(1, request_id="RUN-1-R3")

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 from bulk.files import row, write_csv
-from bulk.test_plan import fields, of_file, order, payments, sandbox, sent
+from bulk.test_plan import fields, of_file, order, sent
 
 from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.bulk import Comparison, Plan, PlanProgress, PlanSettings, plan, read_batch
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.journal import SqliteJournal, StateFolder
 from payments_async.outbox._scans import account_of
-
-__all__ = ["payments", "sandbox"]  # fixtures
 
 
 def person(number: int, name: str = "", **changes: object) -> PayoutOrder:

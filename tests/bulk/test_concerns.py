@@ -2,27 +2,16 @@
 
 import re
 import zipfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from bulk.files import edit_workbook, row, write_csv, write_workbook
 
-from payments_async import Credentials, PaymentsSession
+from payments_async import PaymentsSession
 from payments_async.bulk import Batch, plan, read_batch
-from payments_async.sandbox import Sandbox
 
 SHEET, BOOK = "xl/worksheets/sheet1.xml", "xl/workbook.xml"
 AMOUNT = list(row()).index("amount") + 1  # columns are numbered from 1 in a workbook
-
-
-@pytest.fixture
-async def payments() -> AsyncIterator[PaymentsSession]:
-    """A session with a service in this process."""
-    async with Sandbox() as sandbox:
-        who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-        async with PaymentsSession(sandbox.base_url, who) as session:
-            yield session
 
 
 @pytest.fixture

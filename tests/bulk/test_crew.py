@@ -13,7 +13,7 @@ WORKERS = 300
 
 
 async def test_workers_that_wait_are_left_alone_until_they_can_go(
-    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch, service: Sandbox
 ) -> None:
     """Through a pause of the service's, with three orders for hundreds: each looks as it begins and as it ends."""
     looks = 0
@@ -26,10 +26,9 @@ async def test_workers_that_wait_are_left_alone_until_they_can_go(
 
     monkeypatch.setattr(WorkerPool, "next_order", looked)
     async with (
-        Sandbox() as sandbox,
-        session(sandbox) as payments,
+        session(service) as payments,
     ):
-        sandbox.script(Fault.RATE_LIMITED, on="money", seconds=1)
+        service.script(Fault.RATE_LIMITED, on="money", seconds=1)
         done = await run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=WORKERS))
     assert 3 == done.counts["accepted"]
     assert 2 * WORKERS <= looks < 2 * WORKERS + 50

@@ -27,7 +27,9 @@ def marks(state: Path) -> int:
     return count
 
 
-async def test_the_mark_is_there_before_the_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_mark_is_there_before_the_first_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: Sandbox
+) -> None:
     """Read from another place at the moment in which the HTTP client is handed the body; headers come with it."""
     monkeypatch.setattr(_departures, "mount_of", lambda _: (Path("/"), "ext4"))
     state, seen = tmp_path / "state", list[int]()
@@ -39,10 +41,9 @@ async def test_the_mark_is_there_before_the_first_byte(tmp_path: Path, monkeypat
     trace = aiohttp.TraceConfig()
     trace.on_request_chunk_sent.append(sent)
     async with (
-        Sandbox() as sandbox,
         aiohttp.ClientSession(trace_configs=[trace]) as http,
         SqliteJournal(tmp_path / "journal.db", state_folder=state) as journal,
-        session(sandbox, http=http) as payments,
+        session(service, http=http) as payments,
     ):
         await run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=1))
     assert [1, 2, 3] == seen

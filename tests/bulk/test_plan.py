@@ -1,7 +1,6 @@
 """Planning a batch: what it comes to, what speaks against it, and a digest that stands for exactly these payments."""
 
 import time
-from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -25,21 +24,6 @@ from payments_async.sandbox import Sandbox, _records
 from payments_async.testing import Testing
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service in this process."""
-    async with Sandbox() as service:
-        yield service
-
-
-@pytest.fixture
-async def payments(sandbox: Sandbox) -> AsyncIterator[PaymentsSession]:
-    """A session with it."""
-    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    async with PaymentsSession(sandbox.base_url, who) as session:
-        yield session
 
 
 def order(number: int = 1, **changes: object) -> PayoutOrder:
@@ -146,11 +130,11 @@ async def test_what_is_not_active_is_a_problem(
     assert "not active" in made.problems[0].remedy
 
 
-async def test_products_and_items_are_read_once(payments: PaymentsSession, sandbox: Sandbox) -> None:
+async def test_products_and_items_are_read_once(payments: PaymentsSession, service: Sandbox) -> None:
     """Two thousand orders of two items cost three reads, besides the account and the login."""
     orders = [order(n, product_item_id=MTN if n % 2 else "MTNAIRTIMEUG_MTNAIRTIMEUG") for n in range(1, 2001)]
     await plan(payments, orders)
-    assert 3 == len([one for one in sandbox.requests if "/products" in one.path])
+    assert 3 == len([one for one in service.requests if "/products" in one.path])
 
 
 async def test_a_strange_pattern_only_warns(payments: PaymentsSession) -> None:
@@ -168,9 +152,9 @@ async def test_another_currency_than_the_accounts_is_a_problem(payments: Payment
     assert [("currency", "RUN-2", 2)] == fields(made)
 
 
-async def test_too_little_on_the_account_is_a_problem(payments: PaymentsSession, sandbox: Sandbox) -> None:
+async def test_too_little_on_the_account_is_a_problem(payments: PaymentsSession, service: Sandbox) -> None:
     """What is lacking is told to the cent."""
-    sandbox.balance = Decimal("2999.50")
+    service.balance = Decimal("2999.50")
     made = await plan(payments, [order(1), order(2)])
     assert "the batch, balance: 0.50 UGX short of what is to be sent; fund the account first" == str(made.problems[0])
 
@@ -251,10 +235,10 @@ async def test_the_time_it_takes_knows_the_rate(payments: PaymentsSession, journ
     assert 20 == (await plan(payments, orders, journal=journal, batch_id="b", settings=PlanSettings(rate=1.0))).seconds
 
 
-async def test_the_time_it_takes_knows_the_rate_of_the_session(sandbox: Sandbox) -> None:
+async def test_the_time_it_takes_knows_the_rate_of_the_session(service: Sandbox) -> None:
     """Its limits hold back each call, so the estimate counts with them."""
-    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    async with PaymentsSession(sandbox.base_url, who, limits=Limits(rate=20.0)) as slow:
+    who = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
+    async with PaymentsSession(service.base_url, who, limits=Limits(rate=20.0)) as slow:
         assert 10 == (await plan(slow, [order(number) for number in range(1, 201)])).seconds
 
 
@@ -300,13 +284,13 @@ async def test_a_request_id_of_another_batch_in_other_letters_is_a_problem(
 
 
 async def test_what_the_batch_holds_already_is_not_judged_again(
-    payments: PaymentsSession, journal: SqliteJournal, sandbox: Sandbox
+    payments: PaymentsSession, journal: SqliteJournal, service: Sandbox
 ) -> None:
     """A run that goes on needs only the balance for what is left, and keeps its digest."""
     orders = [order(1), order(2)]
     before = await plan(payments, orders, journal=journal, batch_id="november")
     await sent(journal, "november", *orders)
-    sandbox.balance = Decimal(0)
+    service.balance = Decimal(0)
     made = await plan(payments, orders, journal=journal, batch_id="november")
     assert made.is_clean
     assert (2, 2, 0, before.digest) == (made.count, made.recorded, made.open_count, made.digest)
@@ -330,11 +314,11 @@ async def test_a_batch_that_was_begun_keeps_its_orders(
     assert any(words in one.remedy for one in made.problems), made.problems
 
 
-async def test_validation_asks_each_question_once(payments: PaymentsSession, sandbox: Sandbox) -> None:
+async def test_validation_asks_each_question_once(payments: PaymentsSession, service: Sandbox) -> None:
     """Rows that are alike for the service are asked about once, and a no names neither person nor number."""
     orders = [order(1), order(1, request_id="SAME"), order(2), order(3, amount=Decimal(1))]
     made = await plan(payments, orders, validate=True)
-    assert 3 == len([one for one in sandbox.requests if one.path.endswith("/products/validation")])
+    assert 3 == len([one for one in service.requests if one.path.endswith("/products/validation")])
     assert [("destination", "RUN-3", 1)] == fields(made)
     assert "the service would refuse it: amount must be from 500" in made.problems[0].remedy
     assert not [secret for secret in ("Amber", "25677200003") if secret in str(made.problems)]

@@ -326,13 +326,13 @@ async def test_a_service_that_ignores_filters_reverses_nothing(tmp_path: Path, q
 # --- whose list it is -------------------------------------------------------------------------------------------------
 
 
-async def test_another_account_is_not_asked_about_orders_of_this_one(tmp_path: Path) -> None:
+async def test_another_account_is_not_asked_about_orders_of_this_one(tmp_path: Path, service: Sandbox) -> None:
     """A rehearsal of the same orders there settles nothing here, and its list lifts nothing here."""
-    async with world(tmp_path) as here, Sandbox() as rehearsed:
+    async with world(tmp_path) as here:
         here.sandbox.script(Fault.LOST_BEFORE, on="money", times=None)
         await run_batch(here.payments, here.journal, BATCH, payouts(3), settings=RunSettings(patience=0.0))
         before, list_scans = await here.states(), await here.journal.list_scans()
-        async with session(rehearsed) as elsewhere:
+        async with session(service) as elsewhere:
             for order in payouts(3):
                 await elsewhere.payouts.send(order)
             with pytest.raises(WrongAccount, match="the session is one of user"):

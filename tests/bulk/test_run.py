@@ -147,13 +147,13 @@ async def test_a_batch_nobody_loaded_cannot_be_continued(here: World) -> None:
     assert () == await here.journal.runs()
 
 
-async def test_a_journal_of_another_service_is_refused(here: World) -> None:
+async def test_a_journal_of_another_service_is_refused(here: World, service: Sandbox) -> None:
     """What was run against one address is not continued against another."""
     await run_batch(here.payments, here.journal, BATCH, payouts(3))
-    async with Sandbox() as other, session(other) as payments:
+    async with session(service) as payments:
         with pytest.raises(WrongAccount):
             await run_batch(payments, here.journal, BATCH)
-        assert 0 == len(other.ledger)
+        assert 0 == len(service.ledger)
 
 
 @pytest.mark.slow

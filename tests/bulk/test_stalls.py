@@ -104,32 +104,32 @@ def executions(sandbox: Sandbox) -> list[int]:
     ],
 )
 async def test_a_lease_that_runs_out_between_permit_and_sending_sends_nothing(
-    tmp_path: Path, plan: list[tuple[str, float]]
+    tmp_path: Path, plan: list[tuple[str, float]], service: Sandbox
 ) -> None:
     """The permit was good when it was granted. Somebody else decides about the order by now: it needs another one."""
-    async with Sandbox() as sandbox:
-        path = tmp_path / "journal.db"
-        done = await ran(path, stalls := Stalls(path, *plan), sandbox)
-        assert 1 == stalls.taken_over
-        assert 3 == done.counts["accepted"]
-        assert ([2, 1, 1], [1, 1, 1]) == (stalls.attempts, executions(sandbox))
+    path = tmp_path / "journal.db"
+    done = await ran(path, stalls := Stalls(path, *plan), service)
+    assert 1 == stalls.taken_over
+    assert 3 == done.counts["accepted"]
+    assert ([2, 1, 1], [1, 1, 1]) == (stalls.attempts, executions(service))
 
 
-async def test_a_machine_that_sleeps_while_it_connects_sends_nothing_when_it_wakes_up(tmp_path: Path) -> None:
+async def test_a_machine_that_sleeps_while_it_connects_sends_nothing_when_it_wakes_up(
+    tmp_path: Path, service: Sandbox
+) -> None:
     """A laptop that is shut, between its permit and the first byte: hours later a person may have decided otherwise."""
     stalls = Stalls(tmp_path / "journal.db", ("permit", 0.0), ("connected", 10 * 3600.0))
     trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(stalls.connected)
     one_for_each_call = aiohttp.TCPConnector(force_close=True)
     async with (
-        Sandbox() as sandbox,
         aiohttp.ClientSession(connector=one_for_each_call, trace_configs=[trace]) as http,
         SqliteJournal(stalls.path, testing=Testing(now=stalls.unix, crash_at=stalls.passed)) as journal,
-        session(sandbox, http=http, clock=stalls.monotonic) as payments,
+        session(service, http=http, clock=stalls.monotonic) as payments,
     ):
         done = await run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=1, lease=LEASE))
         assert 3 == done.counts["accepted"]
-        assert ([2, 1, 1], [1, 1, 1]) == (await permits(journal), executions(sandbox))
+        assert ([2, 1, 1], [1, 1, 1]) == (await permits(journal), executions(service))
         assert 1 == stalls.taken_over
 
 

@@ -37,28 +37,30 @@ def accepted(journal: PostgresJournal) -> Callable[[], Awaitable[int]]:
 
 
 @pytest.mark.slow(covered=True)
-async def test_two_machines_share_what_a_third_one_puts(dispatch: Dispatch, journals: list[PostgresJournal]) -> None:
+async def test_two_machines_share_what_a_third_one_puts(
+    dispatch: Dispatch, journals: list[PostgresJournal], service: Sandbox
+) -> None:
     """Before they begin and while they work: each order is sent once."""
     one, two, three = journals
-    async with Sandbox() as sandbox:
-        async with clerk(sandbox, three) as putting:
-            await put(dispatch, putting, 0, 1, 2)
-            async with dispatch.machine(sandbox, one), dispatch.machine(sandbox, two):
-                await put(dispatch, putting, 3, 4, 5)
-                await until(accepted(three), 30)
-        assert (30, []) == (len(sandbox.ledger), sandbox.duplicates())
+    async with clerk(service, three) as putting:
+        await put(dispatch, putting, 0, 1, 2)
+        async with dispatch.machine(service, one), dispatch.machine(service, two):
+            await put(dispatch, putting, 3, 4, 5)
+            await until(accepted(three), 30)
+    assert (30, []) == (len(service.ledger), service.duplicates())
 
 
-async def test_single_orders_are_sent_beside(dispatch: Dispatch, journals: list[PostgresJournal]) -> None:
+async def test_single_orders_are_sent_beside(
+    dispatch: Dispatch, journals: list[PostgresJournal], service: Sandbox
+) -> None:
     """By a machine that hears of them, whoever put them."""
     one, two, _ = journals
-    async with Sandbox() as sandbox:
-        async with clerk(sandbox, two) as putting, dispatch.machine(sandbox, one) as machine:
-            await put(dispatch, putting, 0)
-            await putting.put(payout(9001))
-            await machine.outbox.put(payout(9002))
-            await until(accepted(two), 7)
-        assert (7, []) == (len(sandbox.ledger), sandbox.duplicates())
+    async with clerk(service, two) as putting, dispatch.machine(service, one) as machine:
+        await put(dispatch, putting, 0)
+        await putting.put(payout(9001))
+        await machine.outbox.put(payout(9002))
+        await until(accepted(two), 7)
+    assert (7, []) == (len(service.ledger), service.duplicates())
 
 
 @pytest.mark.slow
@@ -83,20 +85,21 @@ async def test_what_a_machine_leaves_behind_another_one_sends(
 
 
 @pytest.mark.slow
-async def test_a_paused_outbox_waits_for_a_person(dispatch: Dispatch, journals: list[PostgresJournal]) -> None:
+async def test_a_paused_outbox_waits_for_a_person(
+    dispatch: Dispatch, journals: list[PostgresJournal], service: Sandbox
+) -> None:
     """Batches that come meanwhile as well."""
     one, _, three = journals
-    async with Sandbox() as sandbox:
-        async with clerk(sandbox, three) as putting:
-            await put(dispatch, putting, 0)
-            await putting.pause("A. Clerk", "the account is checked")
-            async with dispatch.machine(sandbox, one) as machine:
-                await put(dispatch, putting, 1)
-                await until(lambda: _paused(machine.outbox), "A. Clerk")
-                assert 0 == len(sandbox.ledger)
-                await putting.resume("A. Clerk", "it was checked")
-                await until(accepted(three), 10)
-        assert (10, []) == (len(sandbox.ledger), sandbox.duplicates())
+    async with clerk(service, three) as putting:
+        await put(dispatch, putting, 0)
+        await putting.pause("A. Clerk", "the account is checked")
+        async with dispatch.machine(service, one) as machine:
+            await put(dispatch, putting, 1)
+            await until(lambda: _paused(machine.outbox), "A. Clerk")
+            assert 0 == len(service.ledger)
+            await putting.resume("A. Clerk", "it was checked")
+            await until(accepted(three), 10)
+    assert (10, []) == (len(service.ledger), service.duplicates())
 
 
 async def _paused(outbox: Outbox) -> str | None:

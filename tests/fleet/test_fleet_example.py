@@ -48,42 +48,41 @@ async def up(process: asyncio.subprocess.Process, words: bytes, times: int = 1) 
 
 @pytest.mark.slow
 @needs_nginx
-async def test_the_plain_commands(dsn: str, tmp_path: Path) -> None:
+async def test_the_plain_commands(dsn: str, tmp_path: Path, service: Sandbox) -> None:
     """Three workers send a batch, what nginx passes to two receivers settles it, and SIGTERM ends all of them."""
     certificate(tmp_path, "")
     port, first, health = (free_port() for _ in range(3))
-    async with Sandbox() as sandbox:
-        there = {"PAYMENTS_JOURNAL": dsn, "PORT": str(port), "FIRST_PORT": str(first), "HEALTH_PORT": str(health)}
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
-        process = await asyncio.create_subprocess_exec(
-            str(EXAMPLE / "plain.sh"),
-            cwd=tmp_path,
-            env=surroundings(sandbox, {**there, "SENDER": INNER, "PATH": path}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            await up(process, b"the fleet is up")
-            async with clerk(sandbox, PostgresJournal(dsn, state_folder=tmp_path / "clerk")) as putting:
-                await submit(putting, "batch", batch(0, 20))
-                journal = putting.journal
-                await until(accepted(journal), 20)
-                async for entry in journal.entries("batch"):
-                    told = {"RequestId": entry.request_id, "Amount": int(entry.amount), "CurrencyCode": "UGX"}
-                    body = json.dumps({"TransactionId": entry.transaction_id, "StatusCode": 0, **told}).encode()
-                    for _ in range(2):
-                        await until(lambda body=body: post(INNER, port, INNER, body=body), 200)
-                counts = (await journal.progress("batch")).counts
-                assert (20, []) == (counts[State.SUCCESSFUL], sandbox.duplicates())
-            process.terminate()
-            assert process.stdout is not None
-            async with asyncio.timeout(A_MINUTE):
-                left = (await process.stdout.read()).decode()
-                assert (0, 3) == (await process.wait(), left.count("stopped; outbox holds")), left
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    there = {"PAYMENTS_JOURNAL": dsn, "PORT": str(port), "FIRST_PORT": str(first), "HEALTH_PORT": str(health)}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
+    process = await asyncio.create_subprocess_exec(
+        str(EXAMPLE / "plain.sh"),
+        cwd=tmp_path,
+        env=surroundings(service, {**there, "SENDER": INNER, "PATH": path}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        await up(process, b"the fleet is up")
+        async with clerk(service, PostgresJournal(dsn, state_folder=tmp_path / "clerk")) as putting:
+            await submit(putting, "batch", batch(0, 20))
+            journal = putting.journal
+            await until(accepted(journal), 20)
+            async for entry in journal.entries("batch"):
+                told = {"RequestId": entry.request_id, "Amount": int(entry.amount), "CurrencyCode": "UGX"}
+                body = json.dumps({"TransactionId": entry.transaction_id, "StatusCode": 0, **told}).encode()
+                for _ in range(2):
+                    await until(lambda body=body: post(INNER, port, INNER, body=body), 200)
+            counts = (await journal.progress("batch")).counts
+            assert (20, []) == (counts[State.SUCCESSFUL], service.duplicates())
+        process.terminate()
+        assert process.stdout is not None
+        async with asyncio.timeout(A_MINUTE):
+            left = (await process.stdout.read()).decode()
+            assert (0, 3) == (await process.wait(), left.count("stopped; outbox holds")), left
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -48,36 +48,36 @@ DISTURBANCES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 async def test_jobs_are_disturbed_while_they_are_worked(
-    disturbance: str, schema: str, journals: list[PostgresJournal]
+    disturbance: str, schema: str, journals: list[PostgresJournal], service: Sandbox
 ) -> None:
     """Each order is sent once, and none is left."""
     one, two, three = journals
-    async with Sandbox() as sandbox, clerk(sandbox, three) as putting:
-        sandbox.script(Fault.SLOW, on="money", seconds=0.05)
-        async with by_pgqueuer(sandbox, one, concurrency=4), by_pgqueuer(sandbox, two, concurrency=4):
+    async with clerk(service, three) as putting:
+        service.script(Fault.SLOW, on="money", seconds=0.05)
+        async with by_pgqueuer(service, one, concurrency=4), by_pgqueuer(service, two, concurrency=4):
             for number in range(8):
                 await submit(putting, f"batch {number}", batch(number, 10))
-            await sent(sandbox, 20)
+            await sent(service, 20)
             do(schema, DISTURBANCES[disturbance])
             await until(accepted(three), 80)
-        assert (80, []) == (len(sandbox.ledger), sandbox.duplicates())
+        assert (80, []) == (len(service.ledger), service.duplicates())
 
 
 @pytest.mark.slow
-async def test_a_batch_that_nobody_was_woken_for(journals: list[PostgresJournal]) -> None:
+async def test_a_batch_that_nobody_was_woken_for(journals: list[PostgresJournal], service: Sandbox) -> None:
     """Whoever put it died before; a worker finds it by itself."""
     one, _, three = journals
-    async with Sandbox() as sandbox, clerk(sandbox, three) as putting, by_pgqueuer(sandbox, one):
+    async with clerk(service, three) as putting, by_pgqueuer(service, one):
         await putting.put_batch("batch", batch(0))
         await until(accepted(three), 5)
-        assert (5, []) == (len(sandbox.ledger), sandbox.duplicates())
+        assert (5, []) == (len(service.ledger), service.duplicates())
 
 
 @pytest.mark.slow
-async def test_the_connections_are_lost(schema: str, journals: list[PostgresJournal]) -> None:
+async def test_the_connections_are_lost(schema: str, journals: list[PostgresJournal], service: Sandbox) -> None:
     """The jobs' own and the journal's: all is made anew, and goes on."""
     one, _, three = journals
-    async with Sandbox() as sandbox, clerk(sandbox, three) as putting, by_pgqueuer(sandbox, one, concurrency=4):
+    async with clerk(service, three) as putting, by_pgqueuer(service, one, concurrency=4):
         await submit(putting, "first", batch(0))
         await until(accepted(three), 5)
         do(
@@ -87,7 +87,7 @@ async def test_the_connections_are_lost(schema: str, journals: list[PostgresJour
         )
         await putting.put_batch("second", batch(1))
         await until(accepted(three), 10)
-        assert (10, []) == (len(sandbox.ledger), sandbox.duplicates())
+        assert (10, []) == (len(service.ledger), service.duplicates())
 
 
 LOSSES = {
@@ -106,22 +106,22 @@ LOSSES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 async def test_what_a_fleet_goes_by_is_lost_while_it_works(
-    loss: str, schema: str, journals: list[PostgresJournal]
+    loss: str, schema: str, journals: list[PostgresJournal], service: Sandbox
 ) -> None:
     """The rows, the tables, or the moments that another clock wrote: they are mended, and the next batch is sent."""
     one, _, three = journals
-    async with Sandbox() as sandbox, clerk(sandbox, three) as putting, by_pgqueuer(sandbox, one, concurrency=4):
+    async with clerk(service, three) as putting, by_pgqueuer(service, one, concurrency=4):
         await submit(putting, "first", batch(0))
         await until(accepted(three), 5)
         do(schema, *LOSSES[loss])
         await putting.put_batch("second", batch(1))
         await until(accepted(three), 10)
-        assert (10, []) == (len(sandbox.ledger), sandbox.duplicates())
+        assert (10, []) == (len(service.ledger), service.duplicates())
 
 
-async def test_how_the_jobs_stand(schema: str, journals: list[PostgresJournal]) -> None:
+async def test_how_the_jobs_stand(schema: str, journals: list[PostgresJournal], service: Sandbox) -> None:
     """A job for each chunk that waits, for whoever asks, and for Prometheus; none holds an order."""
-    async with Sandbox() as sandbox, clerk(sandbox, journals[0]) as putting:
+    async with clerk(service, journals[0]) as putting:
         await submit(putting, "first", batch(0))
         await submit(putting, "second", batch(1))
         await submit(putting, "second", batch(1))
@@ -134,10 +134,12 @@ async def test_how_the_jobs_stand(schema: str, journals: list[PostgresJournal]) 
         assert [b"first", b"second"] == [bytes(payload) for (payload,) in payloads]
 
 
-async def test_its_tables_may_not_be_made(schema: str, journals: list[PostgresJournal], tmp_path: Path) -> None:
+async def test_its_tables_may_not_be_made(
+    schema: str, journals: list[PostgresJournal], tmp_path: Path, service: Sandbox
+) -> None:
     """Whoever may not make them is told what does, and nothing of a batch is lost."""
     role = f"{schema}_worker"
-    async with Sandbox() as sandbox, clerk(sandbox, journals[0]) as putting:
+    async with clerk(service, journals[0]) as putting:
         do(
             schema,
             "DROP TABLE IF EXISTS pgqueuer, pgqueuer_log, pgqueuer_statistics, pgqueuer_schedules CASCADE",
@@ -159,10 +161,10 @@ async def test_its_tables_may_not_be_made(schema: str, journals: list[PostgresJo
             do(schema, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-async def test_what_cannot_be_a_fleet(journals: list[PostgresJournal], tmp_path: Path) -> None:
+async def test_what_cannot_be_a_fleet(journals: list[PostgresJournal], tmp_path: Path, service: Sandbox) -> None:
     """A journal in a file; an outbox that takes batches by itself; a namespace that PGQueuer cannot write."""
     stop = asyncio.Event()
-    async with Sandbox() as sandbox, session(sandbox) as payments:
+    async with session(service) as payments:
         with pytest.raises(TypeError, match="a fleet shares a PostgresJournal, not a SqliteJournal"):
             await run_worker(
                 Outbox(payments, SqliteJournal(tmp_path / "j.db"), worker=WorkerSettings(claims_batches=False)),

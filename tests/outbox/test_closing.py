@@ -201,9 +201,9 @@ async def test_two_outboxes_on_one_journal(tmp_path: Path) -> None:
         assert sorted(ids(range(2))) == sorted(here.executions())
 
 
-async def test_a_start_that_fails(tmp_path: Path) -> None:
+async def test_a_start_that_fails(tmp_path: Path, service: Sandbox) -> None:
     """Leaves nothing behind: the journal and the session close as if it had never been, and it may be tried again."""
-    async with Sandbox() as sandbox, session(sandbox) as payments:
+    async with session(service) as payments:
         journal = SqliteJournal(tmp_path / "journal.db")
         outbox = Outbox(payments, journal)
         with pytest.raises(JournalClosed):
@@ -272,9 +272,9 @@ def _in_a_child(here: Any) -> str:
     return asyncio.new_event_loop().run_until_complete(put())
 
 
-async def test_an_outbox_that_is_paused_while_it_begins_to_work(journal: SqliteJournal) -> None:
+async def test_an_outbox_that_is_paused_while_it_begins_to_work(journal: SqliteJournal, service: Sandbox) -> None:
     """Whoever was told that it is paused may rely on that, though its crew has just been told that it was not."""
-    async with Sandbox() as sandbox, session(sandbox) as payments:
+    async with session(service) as payments:
         outbox, ask = Outbox(payments, journal), journal.paused
 
         async def paused(name: str) -> Pause | None:
@@ -286,4 +286,4 @@ async def test_an_outbox_that_is_paused_while_it_begins_to_work(journal: SqliteJ
         journal.paused = paused  # type: ignore[method-assign]
         async with outbox:
             entry = await outbox.pay(payout(0), timeout=2)
-            assert ("planned", []) == (entry.state, list(sandbox.ledger))
+            assert ("planned", []) == (entry.state, list(service.ledger))

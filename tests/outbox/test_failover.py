@@ -42,13 +42,6 @@ def standby(primary: OwnServer) -> Iterator[OwnServer]:
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Sandbox]:
-    """The service, simulated."""
-    async with Sandbox() as service:
-        yield service
-
-
-@pytest.fixture
 async def line(primary: OwnServer) -> AsyncIterator[Line]:
     """The line to whichever is in charge."""
     async with line_to_database(primary.dsn) as line:

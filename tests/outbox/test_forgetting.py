@@ -75,119 +75,119 @@ def bring_back(folder: Path, snapshot: dict[Path, bytes]) -> None:
 
 
 @pytest.mark.parametrize("memory", ["remembered", "not remembered"])
-async def test_an_order_that_was_sent_after_the_copy_was_made(tmp_path: Path, memory: str) -> None:
+async def test_an_order_that_was_sent_after_the_copy_was_made(tmp_path: Path, memory: str, service: Sandbox) -> None:
     """Is in the service's list, which is read first: it is not sent again, put once or often; new ones are sent."""
     how = {} if memory == "remembered" else {"state_folder": None}
     path = tmp_path / "journal.db"
-    async with Sandbox() as sandbox:
-        await restored(sandbox, path, **how)
-        async with opened(sandbox, path, **how) as (_, outbox):
-            await outbox.resume("Ann", "the journal was restored")
-            await outbox.pay(payout(7), timeout=A_MINUTE)
-            entries = [await outbox.pay(payout(AFTER), timeout=A_MINUTE) for _ in range(3)]
-            assert {True} == {
-                entry.conflict is not None and entry.state in ("accepted", "successful") for entry in entries
-            }
-            assert "planned" != (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
-        assert [] == sandbox.duplicates()
-        assert 4 == len(sandbox.ledger)
+    await restored(service, path, **how)
+    async with opened(service, path, **how) as (_, outbox):
+        await outbox.resume("Ann", "the journal was restored")
+        await outbox.pay(payout(7), timeout=A_MINUTE)
+        entries = [await outbox.pay(payout(AFTER), timeout=A_MINUTE) for _ in range(3)]
+        assert {True} == {entry.conflict is not None and entry.state in ("accepted", "successful") for entry in entries}
+        assert "planned" != (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
+    assert [] == service.duplicates()
+    assert 4 == len(service.ledger)
 
 
-async def test_lifting_by_name_speaks_of_what_was_put_since_as_well(tmp_path: Path) -> None:
+async def test_lifting_by_name_speaks_of_what_was_put_since_as_well(tmp_path: Path, service: Sandbox) -> None:
     """An order that is put into a restored outbox may have been sent before: nobody has said a word of it."""
     path = tmp_path / "journal.db"
-    async with Sandbox() as sandbox:
-        await restored(sandbox, path, state_folder=None)
-        async with (
-            SqliteJournal(path, state_folder=None) as journal,
-            session(sandbox) as payments,
-            Outbox(payments, journal, worker=WorkerSettings(sends=False)) as outbox,
-        ):
-            await outbox.put(payout(AFTER))
-            named = [payout(WAITING).request_id]
-            with pytest.raises(NotLookedFor, match=payout(AFTER).request_id):
-                await lift_quarantine(journal, "outbox", "Ann", "statement", request_ids=named)
-            both = [*named, payout(AFTER).request_id]
-            assert 1 == await lift_quarantine(journal, "outbox", "Ann", "statement", request_ids=both)
+    await restored(service, path, state_folder=None)
+    async with (
+        SqliteJournal(path, state_folder=None) as journal,
+        session(service) as payments,
+        Outbox(payments, journal, worker=WorkerSettings(sends=False)) as outbox,
+    ):
+        await outbox.put(payout(AFTER))
+        named = [payout(WAITING).request_id]
+        with pytest.raises(NotLookedFor, match=payout(AFTER).request_id):
+            await lift_quarantine(journal, "outbox", "Ann", "statement", request_ids=named)
+        both = [*named, payout(AFTER).request_id]
+        assert 1 == await lift_quarantine(journal, "outbox", "Ann", "statement", request_ids=both)
 
 
-async def test_a_folder_that_was_put_back_within_a_minute_on_a_machine_that_forgot(tmp_path: Path) -> None:
+async def test_a_folder_that_was_put_back_within_a_minute_on_a_machine_that_forgot(
+    tmp_path: Path, service: Sandbox
+) -> None:
     """The state folder is another one, as in a container that was begun anew: the list is read before it sends."""
     path = tmp_path / "journal.db"
-    async with Sandbox() as sandbox:
-        async with opened(sandbox, path, state_folder=tmp_path / "state") as (_, outbox):
-            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
-            await outbox.pause("Ann", "lunch")
-            await outbox.put(payout(WAITING))
-        files = [path, path.with_name("journal.db-mark")]
-        snapshot = [await asyncio.to_thread(file.read_bytes) for file in files]
-        async with opened(sandbox, path, state_folder=tmp_path / "state") as (_, outbox):
-            await outbox.resume("Ann", "back")
-            for number in (AFTER, WAITING):
-                await outbox.pay(payout(number), timeout=A_MINUTE)
-        for file, content in zip(files, snapshot, strict=True):
-            await asyncio.to_thread(file.write_bytes, content)
-        async with SqliteJournal(path, state_folder=tmp_path / "another"):
-            pass  # as `outbox status` does: who looks at a journal has not read the list
-        async with opened(sandbox, path, state_folder=tmp_path / "another") as (journal, outbox):
-            assert not await journal.is_known_here("outbox")
-            assert not (await outbox.health()).counts["chunks_in_quarantine"]
-            await outbox.resume("Ann", "back")
-            for number in (WAITING, AFTER, 7):
-                assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
-        async with opened(sandbox, path, state_folder=tmp_path / "another") as (journal, outbox):
-            looks = len(await journal.list_scans("outbox"))
-            await outbox.pay(payout(8), timeout=A_MINUTE)
-            assert (True, looks) == (await journal.is_known_here("outbox"), len(await journal.list_scans("outbox")))
-        assert [] == sandbox.duplicates()
-        assert 5 == len(sandbox.ledger)
+    async with opened(service, path, state_folder=tmp_path / "state") as (_, outbox):
+        await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+        await outbox.pause("Ann", "lunch")
+        await outbox.put(payout(WAITING))
+    files = [path, path.with_name("journal.db-mark")]
+    snapshot = [await asyncio.to_thread(file.read_bytes) for file in files]
+    async with opened(service, path, state_folder=tmp_path / "state") as (_, outbox):
+        await outbox.resume("Ann", "back")
+        for number in (AFTER, WAITING):
+            await outbox.pay(payout(number), timeout=A_MINUTE)
+    for file, content in zip(files, snapshot, strict=True):
+        await asyncio.to_thread(file.write_bytes, content)
+    async with SqliteJournal(path, state_folder=tmp_path / "another"):
+        pass  # as `outbox status` does: who looks at a journal has not read the list
+    async with opened(service, path, state_folder=tmp_path / "another") as (journal, outbox):
+        assert not await journal.is_known_here("outbox")
+        assert not (await outbox.health()).counts["chunks_in_quarantine"]
+        await outbox.resume("Ann", "back")
+        for number in (WAITING, AFTER, 7):
+            assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
+    async with opened(service, path, state_folder=tmp_path / "another") as (journal, outbox):
+        looks = len(await journal.list_scans("outbox"))
+        await outbox.pay(payout(8), timeout=A_MINUTE)
+        assert (True, looks) == (await journal.is_known_here("outbox"), len(await journal.list_scans("outbox")))
+    assert [] == service.duplicates()
+    assert 5 == len(service.ledger)
 
 
 @pytest.mark.parametrize("cancels", [False, True])
-async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path, cancels: bool) -> None:
+async def test_a_disk_that_was_put_back_with_all_that_would_tell(
+    tmp_path: Path, cancels: bool, service: Sandbox
+) -> None:
     """Journal, mark and state folder are as they were a while ago: the gap alone tells, and the list is read first.
 
     A person who cancels an order in the meantime tells nothing of what was sent.
     """
     path, state, ahead = tmp_path / "journal.db", tmp_path / "state", 300.0
-    async with Sandbox() as sandbox:
-        async with opened(sandbox, path, state_folder=state) as (_, outbox):
-            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
-            await outbox.pause("Ann", "lunch")
-            await outbox.put(payout(WAITING))
-            await outbox.put(payout(8), not_before=datetime.now(UTC) + timedelta(days=1))
-        snapshot = files_in(tmp_path)
-        async with opened(sandbox, path, state_folder=state) as (_, outbox):
-            await outbox.resume("Ann", "back")
-            await outbox.pay(payout(AFTER), timeout=A_MINUTE)
-            await outbox.pay(payout(WAITING), timeout=A_MINUTE)
-        bring_back(tmp_path, snapshot)
-        async with SqliteJournal(path, state_folder=state, testing=Testing(now=lambda: time.time() + ahead)) as journal:
-            if cancels:
-                await journal.cancel(payout(8).request_id, who="Ann", why="put by mistake")
-        async with (
-            SqliteJournal(path, state_folder=state) as journal,
-            session(sandbox) as payments,
-            Outbox(
-                payments,
-                journal,
-                worker=WorkerSettings(settles=False),
-                testing=Testing(now=lambda: time.time() + ahead),
-            ) as outbox,
-        ):
-            assert (True, 0) == (
-                await journal.is_known_here("outbox"),
-                (await outbox.health()).counts["chunks_in_quarantine"],
-            )
-            await outbox.resume("Ann", "back")
-            for number in (WAITING, AFTER, 7):
-                assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
-        assert [] == sandbox.duplicates()
-        assert 4 == len(sandbox.ledger)
+    async with opened(service, path, state_folder=state) as (_, outbox):
+        await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+        await outbox.pause("Ann", "lunch")
+        await outbox.put(payout(WAITING))
+        await outbox.put(payout(8), not_before=datetime.now(UTC) + timedelta(days=1))
+    snapshot = files_in(tmp_path)
+    async with opened(service, path, state_folder=state) as (_, outbox):
+        await outbox.resume("Ann", "back")
+        await outbox.pay(payout(AFTER), timeout=A_MINUTE)
+        await outbox.pay(payout(WAITING), timeout=A_MINUTE)
+    bring_back(tmp_path, snapshot)
+    async with SqliteJournal(path, state_folder=state, testing=Testing(now=lambda: time.time() + ahead)) as journal:
+        if cancels:
+            await journal.cancel(payout(8).request_id, who="Ann", why="put by mistake")
+    async with (
+        SqliteJournal(path, state_folder=state) as journal,
+        session(service) as payments,
+        Outbox(
+            payments,
+            journal,
+            worker=WorkerSettings(settles=False),
+            testing=Testing(now=lambda: time.time() + ahead),
+        ) as outbox,
+    ):
+        assert (True, 0) == (
+            await journal.is_known_here("outbox"),
+            (await outbox.health()).counts["chunks_in_quarantine"],
+        )
+        await outbox.resume("Ann", "back")
+        for number in (WAITING, AFTER, 7):
+            assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
+    assert [] == service.duplicates()
+    assert 4 == len(service.ledger)
 
 
 @pytest.mark.parametrize("how", ["stood still", "slept"])
-async def test_a_machine_that_stood_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_a_machine_that_stood_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, service: Sandbox
+) -> None:
     """Its clock jumps when it goes on: the list is read before anything more is sent.
 
     So it does where it has slept, though the clock of leases, which went on meanwhile, has jumped as far.
@@ -199,9 +199,8 @@ async def test_a_machine_that_stood_still(tmp_path: Path, monkeypatch: pytest.Mo
             pytest.skip("no clock tells of sleep here")
         monkeypatch.setattr(time, "clock_gettime", lambda clock: gettime(clock) + ahead)
     async with (
-        Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db") as journal,
-        session(sandbox) as payments,
+        session(service) as payments,
         Outbox(
             payments, journal, worker=WorkerSettings(settles=False), testing=Testing(now=lambda: time.time() + ahead)
         ) as outbox,
@@ -217,44 +216,42 @@ async def _looks(journal: SqliteJournal) -> int:
     return len([scan for scan in await journal.list_scans("outbox") if scan.is_complete])
 
 
-async def test_an_order_put_before_the_list_was_read(tmp_path: Path) -> None:
+async def test_an_order_put_before_the_list_was_read(tmp_path: Path, service: Sandbox) -> None:
     """Waits for that, and is found in it: one that only the list knows, put at every moment of the reading."""
     path = tmp_path / "journal.db"
-    async with Sandbox() as sandbox:
-        async with opened(sandbox, path, state_folder=None) as (_, outbox):
-            await asyncio.gather(*(outbox.pay(payout(number), timeout=A_MINUTE) for number in range(60)))
-        async with opened(sandbox, tmp_path / "new.db", state_folder=None) as (_, outbox):
-            putting = []
-            for number in range(60):
-                putting.append(asyncio.ensure_future(outbox.pay(payout(number), timeout=A_MINUTE)))
-                for _ in range(number % 7):
-                    await asyncio.sleep(0)
-            entries = await asyncio.gather(*putting)
-            assert {"accepted", "successful"} >= {entry.state.value for entry in entries}
-        assert [] == sandbox.duplicates()
+    async with opened(service, path, state_folder=None) as (_, outbox):
+        await asyncio.gather(*(outbox.pay(payout(number), timeout=A_MINUTE) for number in range(60)))
+    async with opened(service, tmp_path / "new.db", state_folder=None) as (_, outbox):
+        putting = []
+        for number in range(60):
+            putting.append(asyncio.ensure_future(outbox.pay(payout(number), timeout=A_MINUTE)))
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+        entries = await asyncio.gather(*putting)
+        assert {"accepted", "successful"} >= {entry.state.value for entry in entries}
+    assert [] == service.duplicates()
 
 
-async def test_an_order_that_no_list_shows_yet(tmp_path: Path) -> None:
+async def test_an_order_that_no_list_shows_yet(tmp_path: Path, service: Sandbox) -> None:
     """Where this machine remembers it, it is refused, until a named person adopts it: then it is looked for."""
     path = tmp_path / "journal.db"
-    async with Sandbox() as sandbox:
-        async with opened(sandbox, path) as (_, outbox):
-            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
-        copy = await asyncio.to_thread(path.read_bytes)
-        async with opened(sandbox, path) as (_, outbox):
-            await outbox.pause("Ann", "lunch")
-            await outbox.put(payout(AFTER))  # registered, and not sent
-        await asyncio.to_thread(path.write_bytes, copy)
-        async with opened(sandbox, path) as (_, outbox):
-            with pytest.raises(HeldElsewhere, match="this very journal"):
-                await outbox.put(payout(AFTER))
-            with pytest.raises(HeldElsewhere, match="this very journal"):
-                await outbox.pay(payout(AFTER))
-            adoption = TakeoverAuthorisation(who="Ann", why="it was paused")
-            assert "unknown" == (await outbox.put(payout(AFTER), adoption=adoption)).state
-            assert "unknown" == (await outbox.put(payout(AFTER))).state
-        assert [] == sandbox.duplicates()
-        assert 1 == len(sandbox.ledger)
+    async with opened(service, path) as (_, outbox):
+        await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+    copy = await asyncio.to_thread(path.read_bytes)
+    async with opened(service, path) as (_, outbox):
+        await outbox.pause("Ann", "lunch")
+        await outbox.put(payout(AFTER))  # registered, and not sent
+    await asyncio.to_thread(path.write_bytes, copy)
+    async with opened(service, path) as (_, outbox):
+        with pytest.raises(HeldElsewhere, match="this very journal"):
+            await outbox.put(payout(AFTER))
+        with pytest.raises(HeldElsewhere, match="this very journal"):
+            await outbox.pay(payout(AFTER))
+        adoption = TakeoverAuthorisation(who="Ann", why="it was paused")
+        assert "unknown" == (await outbox.put(payout(AFTER), adoption=adoption)).state
+        assert "unknown" == (await outbox.put(payout(AFTER))).state
+    assert [] == service.duplicates()
+    assert 1 == len(service.ledger)
 
 
 class DiedPut:
@@ -271,83 +268,80 @@ class DiedPut:
             raise sqlite3.OperationalError("the process dies here")
 
 
-async def test_an_adoption_that_died_with_its_process(tmp_path: Path) -> None:
+async def test_an_adoption_that_died_with_its_process(tmp_path: Path, service: Sandbox) -> None:
     """The machine has heard of it, and the journal has not: the order is refused as before, until it is adopted."""
     path, died, ann = tmp_path / "journal.db", DiedPut(), TakeoverAuthorisation(who="Ann", why="it was paused")
-    async with Sandbox() as sandbox:
-        async with opened(sandbox, path) as (_, outbox):
-            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
-        copy = await asyncio.to_thread(path.read_bytes)
-        async with opened(sandbox, path) as (_, outbox):
-            await outbox.pause("Ann", "lunch")
+    async with opened(service, path) as (_, outbox):
+        await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+    copy = await asyncio.to_thread(path.read_bytes)
+    async with opened(service, path) as (_, outbox):
+        await outbox.pause("Ann", "lunch")
+        await outbox.put(payout(AFTER))
+    await asyncio.to_thread(path.write_bytes, copy)
+    async with opened(service, path, crash_at=died) as (journal, outbox):
+        await outbox.resume("Ann", "the journal was restored")
+        died.is_armed = True
+        with pytest.raises(JournalUnavailable):
+            await outbox.put(payout(AFTER), adoption=ann)
+        with pytest.raises(HeldElsewhere):
             await outbox.put(payout(AFTER))
-        await asyncio.to_thread(path.write_bytes, copy)
-        async with opened(sandbox, path, crash_at=died) as (journal, outbox):
-            await outbox.resume("Ann", "the journal was restored")
-            died.is_armed = True
-            with pytest.raises(JournalUnavailable):
-                await outbox.put(payout(AFTER), adoption=ann)
-            with pytest.raises(HeldElsewhere):
-                await outbox.put(payout(AFTER))
-            assert "unknown" == (await outbox.put(payout(AFTER), adoption=ann)).state
-            found, doubted = (
-                await journal.sent_since(None, (State.UNKNOWN,)),
-                (await journal.run("outbox")).quarantined_at,
-            )
-            assert found is not None
-            assert doubted is not None
-            assert found < doubted  # since the journal that was put back held it first
-        assert 1 == len(sandbox.ledger)
+        assert "unknown" == (await outbox.put(payout(AFTER), adoption=ann)).state
+        found, doubted = (
+            await journal.sent_since(None, (State.UNKNOWN,)),
+            (await journal.run("outbox")).quarantined_at,
+        )
+        assert found is not None
+        assert doubted is not None
+        assert found < doubted  # since the journal that was put back held it first
+    assert 1 == len(service.ledger)
 
 
-async def test_a_put_that_died_in_a_journal_that_was_restored(tmp_path: Path) -> None:
+async def test_a_put_that_died_in_a_journal_that_was_restored(tmp_path: Path, service: Sandbox) -> None:
     """It can be put again: it is known from what was registered before the journal was restored."""
     path, died = tmp_path / "journal.db", DiedPut()
-    async with Sandbox() as sandbox:
-        await restored(sandbox, path)
-        async with opened(sandbox, path, crash_at=died) as (_, outbox):
-            await outbox.resume("Ann", "the journal was restored")
-            await outbox.pay(payout(7), timeout=A_MINUTE)
-            died.is_armed = True
-            with pytest.raises(JournalUnavailable):
-                await outbox.put(payout(8))
-            assert "accepted" == (await outbox.pay(payout(8), timeout=A_MINUTE)).state
-            assert not died.is_armed
-        async with opened(sandbox, path) as (_, outbox):
-            assert "accepted" == (await outbox.pay(payout(9), timeout=A_MINUTE)).state
-        assert [] == sandbox.duplicates()
+    await restored(service, path)
+    async with opened(service, path, crash_at=died) as (_, outbox):
+        await outbox.resume("Ann", "the journal was restored")
+        await outbox.pay(payout(7), timeout=A_MINUTE)
+        died.is_armed = True
+        with pytest.raises(JournalUnavailable):
+            await outbox.put(payout(8))
+        assert "accepted" == (await outbox.pay(payout(8), timeout=A_MINUTE)).state
+        assert not died.is_armed
+    async with opened(service, path) as (_, outbox):
+        assert "accepted" == (await outbox.pay(payout(9), timeout=A_MINUTE)).state
+    assert [] == service.duplicates()
 
 
 @pytest.mark.parametrize("goes_on", ["with the copy", "with the original"])
-async def test_orders_that_are_planned_in_a_copy(tmp_path: Path, goes_on: str) -> None:
+async def test_orders_that_are_planned_in_a_copy(tmp_path: Path, goes_on: str, service: Sandbox) -> None:
     """Are in quarantine there: nothing of it is sent before a person has looked; what is put from then on is."""
     path, copy = tmp_path / "journal.db", tmp_path / "copy.db"
-    async with Sandbox() as sandbox:
-        async with opened(sandbox, path) as (_, outbox):
-            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
-            await outbox.pause("Ann", "lunch")
-            await outbox.put(payout(WAITING))
-        await asyncio.to_thread(shutil.copyfile, path, copy)
-        if goes_on == "with the original":
-            async with opened(sandbox, path) as (_, outbox):
-                await outbox.resume("Ann", "back")
-                await outbox.pay(payout(WAITING), timeout=A_MINUTE)
-        async with opened(sandbox, copy) as (journal, outbox):
+    async with opened(service, path) as (_, outbox):
+        await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+        await outbox.pause("Ann", "lunch")
+        await outbox.put(payout(WAITING))
+    await asyncio.to_thread(shutil.copyfile, path, copy)
+    if goes_on == "with the original":
+        async with opened(service, path) as (_, outbox):
             await outbox.resume("Ann", "back")
-            assert 1 == (await outbox.health()).counts["chunks_in_quarantine"]
-            await outbox.pay(payout(7), timeout=A_MINUTE)
-            entry = await outbox.pay(payout(WAITING), timeout=0.3)
-            if goes_on == "with the original":
-                assert entry.conflict is None  # a copy expects to be told what it has forgotten
-                assert entry.state in ("accepted", "successful")
-            else:
-                assert "planned" == entry.state
-                async with session(sandbox) as payments:
-                    await reconcile(payments, journal, "outbox", settings=ReconcileSettings(grace=0.0, interval=0.0))
-                assert 1 == await lift_quarantine(journal, "outbox", "Ann", "none of it was sent")
-                assert "accepted" == (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
-        assert [] == sandbox.duplicates()
-        assert 3 == len(sandbox.ledger)
+            await outbox.pay(payout(WAITING), timeout=A_MINUTE)
+    async with opened(service, copy) as (journal, outbox):
+        await outbox.resume("Ann", "back")
+        assert 1 == (await outbox.health()).counts["chunks_in_quarantine"]
+        await outbox.pay(payout(7), timeout=A_MINUTE)
+        entry = await outbox.pay(payout(WAITING), timeout=0.3)
+        if goes_on == "with the original":
+            assert entry.conflict is None  # a copy expects to be told what it has forgotten
+            assert entry.state in ("accepted", "successful")
+        else:
+            assert "planned" == entry.state
+            async with session(service) as payments:
+                await reconcile(payments, journal, "outbox", settings=ReconcileSettings(grace=0.0, interval=0.0))
+            assert 1 == await lift_quarantine(journal, "outbox", "Ann", "none of it was sent")
+            assert "accepted" == (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
+    assert [] == service.duplicates()
+    assert 3 == len(service.ledger)
 
 
 def backed_up(path: Path, copy: Path) -> None:
@@ -356,13 +350,13 @@ def backed_up(path: Path, copy: Path) -> None:
         journal.backup(other)
 
 
-async def test_a_copy_that_goes_on_beside_the_original(tmp_path: Path) -> None:
+async def test_a_copy_that_goes_on_beside_the_original(tmp_path: Path, service: Sandbox) -> None:
     """The original notices with a commit: it looks again, and knows then what the copy has sent."""
     path, copy = tmp_path / "journal.db", tmp_path / "copy.db"
-    async with Sandbox() as sandbox, opened(sandbox, path) as (_, outbox):
+    async with opened(service, path) as (_, outbox):
         await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
         await asyncio.to_thread(backed_up, path, copy)
-        async with opened(sandbox, copy) as (_, other):
+        async with opened(service, copy) as (_, other):
             for number in range(10, 30):
                 await other.pay(payout(number), timeout=A_MINUTE)
         for number in range(10, 30):
@@ -373,8 +367,8 @@ async def test_a_copy_that_goes_on_beside_the_original(tmp_path: Path) -> None:
         for number in range(10, 30):
             await until(partial(_is_known, outbox, number), True)
         assert "accepted" == (await outbox.pay(payout(31), timeout=A_MINUTE)).state
-        assert [] == sandbox.duplicates()
-        assert 22 == len(sandbox.ledger)
+        assert [] == service.duplicates()
+        assert 22 == len(service.ledger)
 
 
 async def _is_known(outbox: Outbox, number: int) -> bool:
@@ -385,23 +379,23 @@ async def _is_known(outbox: Outbox, number: int) -> bool:
         return False
 
 
-async def test_two_journals_of_one_machine(tmp_path: Path) -> None:
+async def test_two_journals_of_one_machine(tmp_path: Path, service: Sandbox) -> None:
     """An order belongs to the first that took it; the other refuses it, whichever has sent it."""
-    async with Sandbox() as sandbox:
-        async with (
-            opened(sandbox, tmp_path / "one.db") as (_, one),
-            opened(
-                sandbox, tmp_path / "other.db", second_journal=TakeoverAuthorisation(who="Ann", why="two shops")
-            ) as (_, other),
-        ):
-            results = await asyncio.gather(
-                *(where.pay(payout(number), timeout=A_MINUTE) for number in range(20) for where in (one, other)),
-                return_exceptions=True,
-            )
-        refused = [result for result in results if isinstance(result, HeldElsewhere)]
-        assert (20, 20) == (len(refused), len(results) - len(refused))
-        assert [] == sandbox.duplicates()
-        assert 20 == len(sandbox.ledger)
+    async with (
+        opened(service, tmp_path / "one.db") as (_, one),
+        opened(service, tmp_path / "other.db", second_journal=TakeoverAuthorisation(who="Ann", why="two shops")) as (
+            _,
+            other,
+        ),
+    ):
+        results = await asyncio.gather(
+            *(where.pay(payout(number), timeout=A_MINUTE) for number in range(20) for where in (one, other)),
+            return_exceptions=True,
+        )
+    refused = [result for result in results if isinstance(result, HeldElsewhere)]
+    assert (20, 20) == (len(refused), len(results) - len(refused))
+    assert [] == service.duplicates()
+    assert 20 == len(service.ledger)
 
 
 async def test_a_name_of_its_own_for_a_desk(tmp_path: Path) -> None:

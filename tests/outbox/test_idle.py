@@ -34,12 +34,11 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.slow
-async def test_an_outbox_with_nothing_to_do(tmp_path: Path, statements: Counter[str]) -> None:
+async def test_an_outbox_with_nothing_to_do(tmp_path: Path, statements: Counter[str], service: Sandbox) -> None:
     """One statement a second at most, and an order that another process puts is sent within a second."""
     async with (
-        Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db") as journal,
-        session(sandbox) as payments,
+        session(service) as payments,
         Outbox(payments, journal, "shop") as outbox,
     ):
         await outbox.pay(payout(0))
@@ -49,7 +48,7 @@ async def test_an_outbox_with_nothing_to_do(tmp_path: Path, statements: Counter[
         assert statements.total() <= WHILE
         async with (
             SqliteJournal(tmp_path / "journal.db") as elsewhere,
-            session(sandbox) as other,
+            session(service) as other,
             Outbox(other, elsewhere, "shop", worker=None) as put_only,
         ):
             began = asyncio.get_running_loop().time()
@@ -59,12 +58,13 @@ async def test_an_outbox_with_nothing_to_do(tmp_path: Path, statements: Counter[
             )  # of a busy machine; the look without a word is later
 
 
-async def test_changes_while_no_caller_waits_for_one(tmp_path: Path, statements: Counter[str]) -> None:
+async def test_changes_while_no_caller_waits_for_one(
+    tmp_path: Path, statements: Counter[str], service: Sandbox
+) -> None:
     """They are read fifty times a second at most, however many orders are paid."""
     async with (
-        Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db") as journal,
-        session(sandbox) as payments,
+        session(service) as payments,
         Outbox(payments, journal, "shop") as outbox,
     ):
         await outbox.pay(payout(0))

@@ -59,13 +59,6 @@ def till() -> Iterator[Bank]:
         yield shop
 
 
-@pytest.fixture
-async def service() -> AsyncIterator[Sandbox]:
-    """The service, simulated."""
-    async with Sandbox() as service:
-        yield service
-
-
 async def put(way: str, here: Desk, till: Bank, number: int) -> None:
     """Have an order sent, by the operation that permits it there."""
     match way:

@@ -96,24 +96,23 @@ async def test_an_outbox_at_a_rate(tmp_path: Path) -> None:
         await here.check(SOME)
 
 
-async def test_two_processes_at_a_rate(tmp_path: Path) -> None:
+async def test_two_processes_at_a_rate(tmp_path: Path, service: Sandbox) -> None:
     """Together they are no faster than one; the one that asks for no rate has its turns from the other's."""
-    async with Sandbox() as sandbox, process(sandbox, tmp_path, 200.0) as one, process(sandbox, tmp_path) as two:
+    async with process(service, tmp_path, 200.0) as one, process(service, tmp_path) as two:
         begun = time.monotonic()
         await asyncio.gather(
             *((one, two)[number % 2].outbox.pay(payout(number), timeout=A_MINUTE) for number in range(SOME))
         )
         assert (SOME - 1) / 200.0 <= time.monotonic() - begun
-        assert (SOME, []) == (len(sandbox.ledger), sandbox.duplicates())
+        assert (SOME, []) == (len(service.ledger), service.duplicates())
 
 
-async def test_a_rate_that_is_no_limit_costs_no_turns(tmp_path: Path) -> None:
+async def test_a_rate_that_is_no_limit_costs_no_turns(tmp_path: Path, service: Sandbox) -> None:
     """Nobody waits, and nothing is reserved."""
     points: list[str] = []
     async with (
-        Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db", testing=Testing(crash_at=points.append)) as journal,
-        session(sandbox) as payments,
+        session(service) as payments,
     ):
         await run_batch(payments, journal, BATCH, payouts(SOME), settings=RunSettings(rate=math.inf))
     assert [] == [point for point in points if point.startswith("reserve_turns")]
@@ -133,26 +132,26 @@ async def test_what_is_under_way_does_not_wait_for_the_rate(tmp_path: Path) -> N
         assert "planned" == await here.state(1)
 
 
-async def test_a_rate_that_is_changed_by_another_process(tmp_path: Path) -> None:
+async def test_a_rate_that_is_changed_by_another_process(tmp_path: Path, service: Sandbox) -> None:
     """It is heard of while an order waits for its turn, a year from now, and that goes at once."""
-    async with Sandbox() as sandbox:
-        async with process(sandbox, tmp_path, NEXT_YEAR) as before:
-            await before.outbox.pay(payout(0), timeout=A_MINUTE)
-        async with process(sandbox, tmp_path) as one:
-            waiting = asyncio.ensure_future(one.outbox.pay(payout(1), timeout=A_MINUTE))
-            await until(lambda: is_there(one, 1), True)
-            async with SqliteJournal(tmp_path / "journal.db") as another:
-                await another.request_rate("another", math.inf, lease=30)
-            assert State.ACCEPTED is (await waiting).state
+    async with process(service, tmp_path, NEXT_YEAR) as before:
+        await before.outbox.pay(payout(0), timeout=A_MINUTE)
+    async with process(service, tmp_path) as one:
+        waiting = asyncio.ensure_future(one.outbox.pay(payout(1), timeout=A_MINUTE))
+        await until(lambda: is_there(one, 1), True)
+        async with SqliteJournal(tmp_path / "journal.db") as another:
+            await another.request_rate("another", math.inf, lease=30)
+        assert State.ACCEPTED is (await waiting).state
 
 
-async def test_two_processes_that_ask_for_different_rates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_two_processes_that_ask_for_different_rates(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, service: Sandbox
+) -> None:
     """The lower one counts; the other one says so, once, and both show it."""
     caplog.set_level(logging.WARNING)
     async with (
-        Sandbox() as sandbox,
-        process(sandbox, tmp_path, 50.0) as slow,
-        process(sandbox, tmp_path, 400.0) as fast,
+        process(service, tmp_path, 50.0) as slow,
+        process(service, tmp_path, 400.0) as fast,
     ):
         at_odds = SharedRate(rate=50.0, named=(50.0, 400.0))
         for one in (slow, fast):
@@ -163,44 +162,44 @@ async def test_two_processes_that_ask_for_different_rates(tmp_path: Path, caplog
 
 
 @pytest.mark.parametrize("rate", [None, 1000.0])
-async def test_one_of_two_processes_is_told_to_wait(tmp_path: Path, rate: float | None) -> None:
+async def test_one_of_two_processes_is_told_to_wait(tmp_path: Path, rate: float | None, service: Sandbox) -> None:
     """The other one hears of it, and sends nothing either, with or without a rate; what was put waits."""
-    async with Sandbox() as sandbox, process(sandbox, tmp_path, rate) as one, process(sandbox, tmp_path) as other:
-        sandbox.script(Fault.RATE_LIMITED, on="money", seconds=600)
+    async with process(service, tmp_path, rate) as one, process(service, tmp_path) as other:
+        service.script(Fault.RATE_LIMITED, on="money", seconds=600)
         await one.outbox.put(payout(0))
         await until(lambda: holds(other), True)
         pace = (await other.outbox.health()).pace
         assert 500 < pace.cools_for <= 600
         assert pace.cools_until is not None
         await other.outbox.put(payout(1))
-        requests = [one for one in sandbox.requests if one.method == "POST" and "payouts" in one.path]
+        requests = [one for one in service.requests if one.method == "POST" and "payouts" in one.path]
         states = [(await other.journal.entry(payout(number).request_id)) for number in (0, 1)]
         assert [State.PLANNED, State.PLANNED] == [entry.state for entry in states if entry is not None]
         assert 1 == len(requests)
 
 
-async def test_a_pause_that_is_over(tmp_path: Path) -> None:
+async def test_a_pause_that_is_over(tmp_path: Path, service: Sandbox) -> None:
     """All that waited is sent, by both."""
-    async with Sandbox() as sandbox, process(sandbox, tmp_path) as one, process(sandbox, tmp_path) as other:
-        sandbox.script(Fault.RATE_LIMITED, on="money", seconds=1)
+    async with process(service, tmp_path) as one, process(service, tmp_path) as other:
+        service.script(Fault.RATE_LIMITED, on="money", seconds=1)
         paid = await asyncio.gather(
             *(who.outbox.pay(payout(number), timeout=A_MINUTE) for number, who in enumerate([one, other] * 10))
         )
         assert {State.ACCEPTED} == {entry.state for entry in paid}
-        assert [] == sandbox.duplicates()
+        assert [] == service.duplicates()
 
 
-async def test_a_process_that_begins_while_the_others_wait(tmp_path: Path) -> None:
+async def test_a_process_that_begins_while_the_others_wait(tmp_path: Path, service: Sandbox) -> None:
     """It hears of the pause before it sends anything."""
-    async with Sandbox() as sandbox, AsyncExitStack() as stack:
-        one = await stack.enter_async_context(process(sandbox, tmp_path))
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(process(service, tmp_path))
         await one.journal.cool_down(600.0, why="slow down")
-        late = await stack.enter_async_context(process(sandbox, tmp_path))
+        late = await stack.enter_async_context(process(service, tmp_path))
         await late.outbox.put(payout(0))
         assert await holds(late)
         entry = await late.journal.entry(payout(0).request_id)
         assert entry is not None
-        assert (State.PLANNED, 0) == (entry.state, len(sandbox.ledger))
+        assert (State.PLANNED, 0) == (entry.state, len(service.ledger))
 
 
 def test_a_service_that_takes_no_more_and_does_not_say_for_how_long() -> None:

@@ -98,12 +98,12 @@ async def paused(journal: Journal) -> SharedRate:
 
 
 @in_a_database
-async def test_three_processes_at_one_rate(place: list[str]) -> None:
+async def test_three_processes_at_one_rate(place: list[str], service: Sandbox) -> None:
     """Each order has its turn of the same row, whoever sends it: 300 at 100 a second take three seconds or longer."""
     rate, count = 100.0, 100
-    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
         payers = [
-            await stack.enter_async_context(payer(sandbox, place, rate=rate, first=count * number, count=count))
+            await stack.enter_async_context(payer(service, place, rate=rate, first=count * number, count=count))
             for number in range(3)
         ]
         begun = time.monotonic()
@@ -113,15 +113,15 @@ async def test_three_processes_at_one_rate(place: list[str]) -> None:
             await one.says("done")
         seconds = time.monotonic() - begun
         assert (3 * count - 1) / rate - MOMENT <= seconds
-        assert (3 * count, []) == (len(sandbox.ledger), sandbox.duplicates())
+        assert (3 * count, []) == (len(service.ledger), service.duplicates())
 
 
-async def test_a_process_that_is_killed_with_turns_in_hand(place: list[str]) -> None:
+async def test_a_process_that_is_killed_with_turns_in_hand(place: list[str], service: Sandbox) -> None:
     """Nobody waits for it, and the rate that it asked for counts no more as soon as it is known to be dead."""
-    async with Sandbox() as sandbox, journal_at(place) as journal:
-        async with payer(sandbox, place, rate=20.0, first=0, count=1000) as killed:
+    async with journal_at(place) as journal:
+        async with payer(service, place, rate=20.0, first=0, count=1000) as killed:
             killed.go_on()
-            await until(lambda: asyncio.to_thread(lambda: len(sandbox.ledger) > 0), True)
+            await until(lambda: asyncio.to_thread(lambda: len(service.ledger) > 0), True)
             killed.process.kill()
             await killed.process.wait()
 
@@ -129,31 +129,30 @@ async def test_a_process_that_is_killed_with_turns_in_hand(place: list[str]) -> 
             return (await journal.request_rate("here", 300.0, lease=30.0)).rate
 
         await until(rate, 300.0)
-        async with payer(sandbox, place, rate=300.0, first=2000, count=50) as other:
+        async with payer(service, place, rate=300.0, first=2000, count=50) as other:
             other.go_on()
             await other.says("done")
-        assert [] == sandbox.duplicates()
+        assert [] == service.duplicates()
 
 
 @in_a_database
-async def test_a_process_that_is_told_to_wait(place: list[str]) -> None:
+async def test_a_process_that_is_told_to_wait(place: list[str], service: Sandbox) -> None:
     """The other process sends nothing from a moment later on until the pause is over; then both go on."""
     pause = timedelta(seconds=5)
     async with (
-        Sandbox() as sandbox,
         journal_at(place) as journal,
-        payer(sandbox, place, first=0, count=1) as one,
-        payer(sandbox, place, rate=50.0, first=1000, count=350) as other,
+        payer(service, place, first=0, count=1) as one,
+        payer(service, place, rate=50.0, first=1000, count=350) as other,
     ):
         other.go_on()
-        await until(lambda: asyncio.to_thread(lambda: len(sandbox.ledger) > 20), True)
-        sandbox.script(Fault.RATE_LIMITED, on="money", seconds=pause.total_seconds(), request_id=payout(0).request_id)
+        await until(lambda: asyncio.to_thread(lambda: len(service.ledger) > 20), True)
+        service.script(Fault.RATE_LIMITED, on="money", seconds=pause.total_seconds(), request_id=payout(0).request_id)
         one.go_on()
         pace = await paused(journal)
         assert pace.cools_until is not None
         end = datetime.fromtimestamp(pace.cools_until).astimezone()
         await one.says("done")
-        await until(lambda: asyncio.to_thread(lambda: any(at > end for at in sent_at(sandbox))), True)
-        within = [at for at in sent_at(sandbox) if end - pause / 2 < at < end - timedelta(seconds=0.5)]
+        await until(lambda: asyncio.to_thread(lambda: any(at > end for at in sent_at(service))), True)
+        within = [at for at in sent_at(service) if end - pause / 2 < at < end - timedelta(seconds=0.5)]
     assert [] == within
-    assert [] == sandbox.duplicates()
+    assert [] == service.duplicates()

@@ -18,16 +18,15 @@ from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
 
-async def test_a_file_that_another_process_writes(tmp_path: Path) -> None:
+async def test_a_file_that_another_process_writes(tmp_path: Path, service: Sandbox) -> None:
     """The caller hears that the order may be written down yet; it is, and it is sent."""
     path = tmp_path / "journal.db"
     async with (
-        Sandbox() as sandbox,
         SqliteJournal(path, busy_timeout=A_MINUTE) as journal,
-        session(sandbox) as payments,
+        session(service) as payments,
         Outbox(payments, journal) as outbox,
     ):
-        here = Desk(sandbox, payments, journal, outbox)
+        here = Desk(service, payments, journal, outbox)
         await outbox.pay(payout(0), timeout=A_MINUTE)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -39,16 +38,15 @@ async def test_a_file_that_another_process_writes(tmp_path: Path) -> None:
         assert ids(range(2)) == here.executions()
 
 
-async def test_a_server_that_does_not_answer() -> None:
+async def test_a_server_that_does_not_answer(service: Sandbox) -> None:
     """Neither ``pay`` nor ``settled`` waits for its statements; all goes on once it answers."""
     dsn, schema = postgres.dsn(), postgres.new_schema()
     async with (
-        Sandbox() as sandbox,
         PostgresJournal(dsn, schema=schema) as journal,
-        session(sandbox) as payments,
+        session(service) as payments,
         Outbox(payments, journal, worker=WorkerSettings(settles=False)) as outbox,
     ):
-        here = Desk(sandbox, payments, journal, outbox)
+        here = Desk(service, payments, journal, outbox)
         await outbox.pay(payout(0), timeout=A_MINUTE)
         async with await psycopg.AsyncConnection.connect(dsn) as other:
             table = sql.Identifier(schema, "outbox")

@@ -225,12 +225,11 @@ async def test_orders_put_while_it_is_paused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_orders_put_while_the_service_is_down(tmp_path: Path) -> None:
+async def test_orders_put_while_the_service_is_down(tmp_path: Path, service: Sandbox) -> None:
     """Are taken, though not even its list can be read, and sent once it is up; each once, however often it was put."""
-    async with Sandbox() as sandbox:
-        port = URL(sandbox.base_url).port
-        assert port is not None
-        payments = session(sandbox)
+    port = URL(service.base_url).port
+    assert port is not None
+    payments = session(service)
     async with (
         SqliteJournal(tmp_path / "journal.db") as journal,
         payments,
@@ -240,10 +239,10 @@ async def test_orders_put_while_the_service_is_down(tmp_path: Path) -> None:
             for number in range(5):
                 await outbox.put(payout(number))
         await until(lambda: _is_well(outbox), False)
-        async with Sandbox(server=SandboxServer(port=port)) as sandbox:
+        async with Sandbox(server=SandboxServer(port=port)) as service:
             entries = await asyncio.gather(*(outbox.pay(payout(number), timeout=A_MINUTE) for number in range(5)))
             assert {"accepted"} == {entry.state for entry in entries}
-            assert ids(range(5)) == await _sorted(sandbox)
+            assert ids(range(5)) == await _sorted(service)
             await until(lambda: _is_well(outbox), True)
 
 
@@ -257,18 +256,19 @@ async def test_a_service_that_goes_down_in_the_middle(tmp_path: Path) -> None:
         assert ids(range(20)) == sorted(here.executions())
 
 
-async def test_orders_put_while_the_credentials_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_orders_put_while_the_credentials_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, service: Sandbox
+) -> None:
     """Are taken; it is said aloud, and when the service takes them again everything goes on by itself."""
-    async with Sandbox() as sandbox:
-        sandbox.script(Fault.REFUSED, on="login", times=2, code=401, message="no such key")
-        async with (
-            SqliteJournal(tmp_path / "journal.db") as journal,
-            session(sandbox) as payments,
-            Outbox(payments, journal) as outbox,
-        ):
-            assert "accepted" == (await outbox.pay(payout(0), timeout=A_MINUTE)).state
-            assert (await outbox.health()).is_well
-        assert [payout(0).request_id] == [execution.request_id for execution in sandbox.ledger]
+    service.script(Fault.REFUSED, on="login", times=2, code=401, message="no such key")
+    async with (
+        SqliteJournal(tmp_path / "journal.db") as journal,
+        session(service) as payments,
+        Outbox(payments, journal) as outbox,
+    ):
+        assert "accepted" == (await outbox.pay(payout(0), timeout=A_MINUTE)).state
+        assert (await outbox.health()).is_well
+    assert [payout(0).request_id] == [execution.request_id for execution in service.ledger]
     assert "the credentials were refused" in caplog.text
 
 
@@ -339,7 +339,7 @@ async def test_a_request_id_that_is_a_number(tmp_path: Path) -> None:
             await here.outbox.settled(17, timeout=1.0)  # type: ignore[arg-type]
 
 
-async def test_an_order_that_is_not_to_go_before_a_moment(tmp_path: Path) -> None:
+async def test_an_order_that_is_not_to_go_before_a_moment(tmp_path: Path, service: Sandbox) -> None:
     """Waits for it; others go on, and it is not sent by the clock of another zone."""
     now = [datetime(2026, 11, 22, tzinfo=UTC)]
 
@@ -347,9 +347,8 @@ async def test_an_order_that_is_not_to_go_before_a_moment(tmp_path: Path) -> Non
         return now[0].timestamp()
 
     async with (
-        Sandbox() as sandbox,
         SqliteJournal(tmp_path / "journal.db", testing=Testing(now=clock)) as journal,
-        session(sandbox) as payments,
+        session(service) as payments,
         Outbox(payments, journal, testing=Testing(now=clock)) as outbox,
     ):
         with pytest.raises(ValueError, match="time zone"):
@@ -358,7 +357,7 @@ async def test_an_order_that_is_not_to_go_before_a_moment(tmp_path: Path) -> Non
         await outbox.put(payout(2), not_before=now[0] + timedelta(hours=1))
         await outbox.put(payout(3), not_before=now[0] - timedelta(hours=1))
         await outbox.pay(payout(4), timeout=A_MINUTE)
-        executed = lambda: _sorted(sandbox)  # noqa: E731
+        executed = lambda: _sorted(service)  # noqa: E731
         await until(executed, [payout(3).request_id, payout(4).request_id])
         now[0] += timedelta(hours=1)
         await until(executed, [payout(number).request_id for number in (2, 3, 4)])

@@ -352,7 +352,7 @@ def test_a_thread_that_is_interrupted_within_a_statement(
         assert State.PLANNED is outbox.put_sync(payout(0), timeout=10.0).state
 
 
-async def test_a_connection_in_the_wrong_place(shop: Bank, journal: SqliteJournal) -> None:
+async def test_a_connection_in_the_wrong_place(shop: Bank, journal: SqliteJournal, service: Sandbox) -> None:
     """Each kind names where the other one goes; a file has no transactions to share."""
     async with desk(shop) as here:
         with psycopg.connect(shop.dsn) as connection:
@@ -365,7 +365,6 @@ async def test_a_connection_in_the_wrong_place(shop: Bank, journal: SqliteJourna
             with pytest.raises(ValueError, match=r"State\.CANCELLED, within="):
                 await here.outbox.cancel("W-1", who="Ann", why="a mistake", connection=connection)
     async with (
-        Sandbox() as service,
         session(service) as payments,
         Outbox(payments, journal) as outbox,
     ):

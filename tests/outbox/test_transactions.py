@@ -62,13 +62,6 @@ def till() -> Iterator[Bank]:
         yield shop
 
 
-@pytest.fixture
-async def service() -> AsyncIterator[Sandbox]:
-    """The service, simulated."""
-    async with Sandbox() as service:
-        yield service
-
-
 def journal_of(shop: Bank, **options: Any) -> PostgresJournal:
     """The journal beside it."""
     return PostgresJournal(shop.dsn, schema=shop.journal, **for_journal(options))

@@ -30,27 +30,27 @@ def machines(schema: str, tmp_path: Path) -> list[PostgresJournal]:
     return [PostgresJournal(postgres.dsn(), schema=schema, state_folder=tmp_path / name) for name in ("one", "two")]
 
 
-async def test_what_one_machine_was_told_another_one_hears(machines: list[PostgresJournal]) -> None:
+async def test_what_one_machine_was_told_another_one_hears(machines: list[PostgresJournal], service: Sandbox) -> None:
     """One puts, pays and waits; the notification comes to the other one, and is the only way to hear of it."""
     one, two = machines
-    async with Sandbox() as sandbox, one, two, session(sandbox) as payments:
+    async with one, two, session(service) as payments:
         receiver = Receiver(two, senders=["127.0.0.1"])
         async with (
             serving(receiver, port=0) as (host, port),
             Outbox(payments, one, worker=WorkerSettings(settles=False)) as outbox,
         ):
-            sandbox.ipn_url = f"http://{host}:{port}/ipn"
+            service.ipn_url = f"http://{host}:{port}/ipn"
             assert State.ACCEPTED is (await outbox.pay(payout(0), timeout=A_MINUTE)).state
             waiting = asyncio.ensure_future(outbox.settled(payout(0).request_id, timeout=A_MINUTE))
-            await sandbox.settle()
+            await service.settle()
             assert State.SUCCESSFUL is (await waiting).state
 
 
-async def test_what_one_machine_puts_another_one_sends(machines: list[PostgresJournal]) -> None:
+async def test_what_one_machine_puts_another_one_sends(machines: list[PostgresJournal], service: Sandbox) -> None:
     """Once, though both ask for the same; whoever waits for a change hears of it, by whomever it came."""
     one, two = machines
-    async with Sandbox() as sandbox, one, two, session(sandbox) as payments, session(sandbox) as others:
-        sandbox.script(Fault.SLOW, on="money", seconds=0.2)
+    async with one, two, session(service) as payments, session(service) as others:
+        service.script(Fault.SLOW, on="money", seconds=0.2)
         told: asyncio.Queue[Entry] = asyncio.Queue()
         putting = Outbox(payments, one, worker=None)
         putting.on(State.ACCEPTED)(told.put)
@@ -62,4 +62,4 @@ async def test_what_one_machine_puts_another_one_sends(machines: list[PostgresJo
             async with asyncio.timeout(A_MINUTE):
                 heard = [await told.get() for _ in range(20)]
         assert ids(range(20)) == sorted((entry.request_id for entry in heard), key=ids(range(20)).index)
-        assert (20, []) == (len(sandbox.ledger), sandbox.duplicates())
+        assert (20, []) == (len(service.ledger), service.duplicates())

@@ -44,39 +44,39 @@ async def test_each_attempt_and_the_wait_before_the_next_one() -> None:
     assert second.correlation_id is not None
 
 
-async def test_an_answer_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_is_lost(caplog: pytest.LogCaptureFixture, service: Sandbox) -> None:
     """The hook hears of it, there is no other attempt, and a hook that fails changes nothing."""
     told: list[Attempt] = []
-    async with Sandbox() as sandbox, session(sandbox) as payments:
+    async with session(service) as payments:
 
         @payments.on_attempt
         def fails(_: Attempt) -> None:
             raise KeyError("+256772000017")
 
         payments.on_attempt(told.append)
-        sandbox.script(Fault.LOST_AFTER, on="money")
+        service.script(Fault.LOST_AFTER, on="money")
         with pytest.raises(OutcomeUnknown):
             await payments.payouts.send(payout(1))
-        assert 1 == sandbox.executions(payout(1).request_id)
+        assert 1 == service.executions(payout(1).request_id)
     assert [("OutcomeUnknown", None, None)] == [(one.error, one.status, one.again_in) for one in told]
     (said,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert ("a hook of attempts failed: KeyError", False) == (said.getMessage(), "256772" in caplog.text)
 
 
-async def test_an_order_that_an_outbox_sends_again(tmp_path: Any) -> None:
+async def test_an_order_that_an_outbox_sends_again(tmp_path: Any, service: Sandbox) -> None:
     """Its attempts are numbered by its permits."""
     told: list[Attempt] = []
-    async with Sandbox() as sandbox, session(sandbox) as payments, SqliteJournal(tmp_path / "j.db") as journal:
+    async with session(service) as payments, SqliteJournal(tmp_path / "j.db") as journal:
         payments.on_attempt(told.append)
-        sandbox.script(Fault.RATE_LIMITED, on="money")
+        service.script(Fault.RATE_LIMITED, on="money")
         async with Outbox(payments, journal) as outbox:
             await outbox.pay(payout(1), timeout=60)
     assert [(1, 429), (2, 200)] == [(one.number, one.status) for one in told if one.request_id is not None]
 
 
-async def test_a_hook_that_cannot_be_one() -> None:
+async def test_a_hook_that_cannot_be_one(service: Sandbox) -> None:
     """It would never be awaited."""
-    async with Sandbox() as sandbox, session(sandbox) as payments:
+    async with session(service) as payments:
 
         async def hook(_: Attempt) -> None: ...
 

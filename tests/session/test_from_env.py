@@ -23,14 +23,13 @@ def variables(sandbox: Sandbox) -> dict[str, str]:
     return dict(zip(NAMES, values, strict=True))
 
 
-async def test_a_session_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_of_the_process(monkeypatch: pytest.MonkeyPatch, service: Sandbox) -> None:
     """It pays, with the variables that the command line reads, and other settings as they are given."""
-    async with Sandbox() as sandbox:
-        for name, value in variables(sandbox).items():
-            monkeypatch.setenv(name, value)
-        async with PaymentsSession.from_env(retry=RetryPolicy(attempts=1)) as payments:
-            await payments.payouts.send(payout(1))
-        assert 1 == sandbox.executions(payout(1).request_id)
+    for name, value in variables(service).items():
+        monkeypatch.setenv(name, value)
+    async with PaymentsSession.from_env(retry=RetryPolicy(attempts=1)) as payments:
+        await payments.payouts.send(payout(1))
+    assert 1 == service.executions(payout(1).request_id)
 
 
 async def test_the_log_is_shown_by_a_variable(
@@ -57,16 +56,15 @@ async def test_the_log_is_shown_by_a_variable(
     assert "256772000017" not in said
 
 
-async def test_a_session_of_a_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_of_a_mapping(monkeypatch: pytest.MonkeyPatch, service: Sandbox) -> None:
     """What is handed in takes the place of the environment, of which nothing is taken then."""
     monkeypatch.setenv("PAYMENTS_USER_ID", "somebody else")
-    async with Sandbox() as sandbox:
-        given = variables(sandbox)
-        async with PaymentsSession.from_env(given) as payments:
-            await payments.log_in()
-        del given["PAYMENTS_USER_ID"]
-        with pytest.raises(ValueError, match=r"not set in the environment: PAYMENTS_USER_ID$"):
-            PaymentsSession.from_env(given)
+    given = variables(service)
+    async with PaymentsSession.from_env(given) as payments:
+        await payments.log_in()
+    del given["PAYMENTS_USER_ID"]
+    with pytest.raises(ValueError, match=r"not set in the environment: PAYMENTS_USER_ID$"):
+        PaymentsSession.from_env(given)
 
 
 @pytest.mark.parametrize("name", NAMES)
