@@ -50,7 +50,7 @@ async def up(process: asyncio.subprocess.Process, words: bytes, times: int = 1) 
 @needs_nginx
 async def test_the_plain_commands(dsn: str, tmp_path: Path, service: Sandbox) -> None:
     """Three workers send a batch, what nginx passes to two receivers settles it, and SIGTERM ends all of them."""
-    certificate(tmp_path, "")
+    certificate(tmp_path)
     port, first, health = (free_port() for _ in range(3))
     there = {"PAYMENTS_JOURNAL": dsn, "PORT": str(port), "FIRST_PORT": str(first), "HEALTH_PORT": str(health)}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
