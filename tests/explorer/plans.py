@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer import absences, desks, leases, notifications, persons, puts, replies, sessions, signatures
+from explorer import absences, departures, desks, leases, notifications, persons, puts, replies, sessions, signatures
 from explorer.worlds import Plan
 
 TINY = Plan(name="refused and failed", rejects=True, fails=True, losses=1, notifies=True, lists=True)
@@ -40,5 +40,5 @@ LARGE = (
 BY_NAME = {plan.name: plan for plan in (*DEFAULT, *LARGE)}
 # Those of persons and files, of leases, of single orders and of orders in doubt; to be made one by one.
 DESKS = tuple(make for module in (desks, leases, puts, persons, signatures, notifications) for make in module.desks())
-# What needs no journal: answers of a service, a session with its callers, lists that are counted.
-WIRES = replies.search, sessions.search, absences.search
+# What needs no journal: answers of a service, a session with its callers, lists that are counted, departure records.
+WIRES = replies.search, sessions.search, absences.search, departures.search

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from explorer import absences, desks, replies, sessions
+from explorer import absences, departures, desks, replies, sessions
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
@@ -65,6 +66,13 @@ def test_every_answer_of_a_service() -> None:
 def test_every_sequence_of_a_few_lists() -> None:
     """An order is parked by complete lists of after its grace, an interval apart, in a row; none fewer."""
     report = absences.search()
+    assert ("", ()) == (report.wrong, report.history), str(report)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a departure record is kept on Linux")
+def test_every_history_of_a_departure_record() -> None:
+    """One that was copied, torn, put back or outlived proves of nothing that left that it did not."""
+    report = departures.search()
     assert ("", ()) == (report.wrong, report.history), str(report)
 
 

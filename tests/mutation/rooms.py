@@ -254,10 +254,12 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT), ("sessions",)),
     mutants.NOTIFICATIONS: ("notifications",),
     mutants.ABSENCES: ("absences",),
+    mutants.DEPARTURES: ("departures",),
 }
 BY_DESKS_ALONE = frozenset(
     {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
     | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT, mutants.NOTIFICATIONS, mutants.ABSENCES}
+    | {mutants.DEPARTURES}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
