@@ -20,12 +20,12 @@ DEFAULT = (
     Plan(name="a person", losses=1, late=1, lists=True, notifies=True, write_offs=1, forged=("failed",)),
     Plan(name="a copy", late=1, lists=True, puts=True, restores=1, lifts=1),
     Plan(name="two workers", workers=2, kills=1, losses=1, unread=1),
-    Plan(name="a failover", workers=2, rejects=True, restores=1, named_lifts=1, survives=True),
-    Plan(name="two orders", workers=1, orders=2, losses=1, notifies=True, forged=("crossed",)),
 )
 LONG = Plan(name="lists of two workers", workers=2, losses=1, late=1, lists=True)  # as long as all before
 LARGE = (
     LONG,
+    Plan(name="a failover", workers=2, rejects=True, restores=1, named_lifts=1, survives=True),
+    Plan(name="two orders", workers=1, orders=2, losses=1, notifies=True, forged=("crossed",)),
     Plan(name="two workers and two orders", workers=2, orders=2, losses=1, notifies=True),
     Plan(name="a copy, and notifications", restores=1, lifts=1, puts=True, lists=True, notifies=True),
     Plan(name="late proofs", workers=2, losses=1, lists=True, write_offs=1),
