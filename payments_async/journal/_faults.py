@@ -38,7 +38,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
-from typing import ClassVar
 
 _BY_WORD = 30 * 86_400.0  # seconds since when an order may have been sent of which a person alone knows the holder
 _WHILE_TRYING = "; while you try things out on a simulated service, use SqliteJournal.temporary()"
@@ -52,7 +51,7 @@ class JournalError(Exception):
         remedy: What to do about it.
     """
 
-    remedy: ClassVar[str] = ""
+    remedy: str = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -152,6 +151,16 @@ class JournalLost(JournalUnusable):
         "if it is lost, begin a new one under another name, which adopts its orders"
         f"{_WHILE_TRYING}"
     )
+
+    @classmethod
+    def of_tables(cls, message: str) -> JournalLost:
+        """One that was in a database."""
+        lost = cls(message)
+        lost.remedy = (
+            "put the tables back into their namespace, as from a backup, or give the namespace its name again; "
+            "if they are lost, begin a new journal in another namespace, which adopts their orders"
+        )
+        return lost
 
 
 class JournalRefused(JournalError):

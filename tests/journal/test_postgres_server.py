@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +19,12 @@ from payments_async.journal import (
     JournalReadOnly,
     JournalUnavailable,
     NotLookedFor,
+    NotMigrated,
     PostgresJournal,
     Signal,
     State,
 )
+from payments_async.journal._postgres import _pool
 from payments_async.journal.contract import Outcome, Permit
 
 T = TypeVar("T")
@@ -124,8 +127,8 @@ async def holders(dsn: str) -> int:
 
 
 async def test_a_server_that_is_away_for_too_long(server: OwnServer, dsn: str) -> None:
-    """Is told of, and nothing was granted; once it is back everything goes on."""
-    async with PostgresJournal(dsn, busy_timeout=0.5) as journal:
+    """Is told of, and nothing was granted; once it is back everything goes on. To close waits for it once."""
+    async with PostgresJournal(dsn, busy_timeout=2.0) as journal:
         chunk = await claimed(journal)
         await asyncio.to_thread(server.stop)
         with pytest.raises(JournalUnavailable, match="cannot be reached"):
@@ -134,6 +137,34 @@ async def test_a_server_that_is_away_for_too_long(server: OwnServer, dsn: str) -
             await journal.progress(BATCH)
         await asyncio.to_thread(server.start)
         assert (await permitted(journal, chunk)).attempt == 1
+        await asyncio.to_thread(server.stop)
+        began = time.monotonic()
+        for _ in range(5):
+            with pytest.raises(JournalUnavailable):
+                await journal.release_chunk(chunk)
+    assert 2.0 <= time.monotonic() - began < 8.0
+
+
+async def test_a_session_that_another_tenant_opened_after_a_restart(
+    server: OwnServer, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who borrows it looks at its own tables first: a trigger that was switched off meanwhile does not stay unseen."""
+    monkeypatch.setattr(_pool, "_KEPT", 1)
+    async with (
+        PostgresJournal(dsn, schema="one", state_folder=None) as one,
+        PostgresJournal(dsn, schema="other", state_folder=None) as other,
+    ):
+        for journal in (one, other):
+            await journal.open_outbox("shop", IDENTITY)
+            await journal.put("shop", order(1))
+        server.execute("ALTER TABLE other.outbox DISABLE TRIGGER outbox_changed")
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+        await one.put("shop", order(2))
+        with pytest.raises(NotMigrated, match="its trigger outbox_changed may not fire"):
+            await other.put("shop", order(2))
+        server.execute("ALTER TABLE other.outbox ENABLE ALWAYS TRIGGER outbox_changed")
+        await other.put("shop", order(2))
 
 
 @pytest.fixture

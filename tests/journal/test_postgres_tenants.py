@@ -217,7 +217,7 @@ async def test_a_tenant_whose_tables_are_locked_holds_up_no_other(schemas: list[
             await asyncio.sleep(2.5)  # two looks, both of them in vain
             begun = time.monotonic()
             await hears_of_another(free, schemas[1])
-            assert time.monotonic() - begun < 10.0
+            assert time.monotonic() - begun < 30.0
             assert 3 <= len(locks())  # that of who was heard of may be there for a moment more
         assert not await locked.take_duty("duty", "here", lease=90)
         await hears_of_another(locked, schemas[0])
@@ -225,19 +225,24 @@ async def test_a_tenant_whose_tables_are_locked_holds_up_no_other(schemas: list[
 
 
 async def away_for_a_moment(journal: PostgresJournal, other: PostgresJournal, beside: psycopg.Connection) -> None:
-    """Have a journal see that another one is missing, which is back at once; and lock the table that tells so."""
+    """Have a journal see that another one is missing, which is back at once; and lock the table that tells so.
+
+    However long that takes: nobody counts as dead meanwhile.
+    """
     attendant, table = journal._postgres._attendant, f'"{journal.schema}".holder'
     assert attendant is not None
     set_lock, holder = f"UPDATE {table} SET lock = %s WHERE name = %s", other._postgres.holder  # noqa: S608
     asks = f"SELECT lock FROM {table} WHERE name = %s".encode()  # noqa: S608
     while (row := beside.execute(asks, [holder]).fetchone()) is None or attendant.is_unsure:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
+    grace, attendant._grace = attendant._grace, 3600.0
     beside.execute(set_lock.encode(), ["0" * 16, holder])
     beside.commit()
     while not attendant.is_unsure:  # noqa: ASYNC110 - it comes to know by looking
         await asyncio.sleep(0.01)
     beside.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE".encode())
     beside.execute(set_lock.encode(), [*row, holder])
+    attendant._grace = grace
 
 
 async def test_a_commit_that_is_told_of_while_the_waiting_begins() -> None:
@@ -274,7 +279,9 @@ async def test_tables_that_are_exchanged_while_their_journals_are_open(schemas: 
                 await journal.put("shop", order(1))
             beside.execute(exchange)
             for number, journal in enumerate(journals, start=2):
-                with pytest.raises(JournalLost, match="replaced while it was open"):
+                with pytest.raises(
+                    JournalLost, match=r"replaced while it was open.* give the namespace its name again"
+                ):
                     await journal.put("shop", order(number))
                 with pytest.raises(JournalLost, match="replaced while it was open"):
                     await journal.check_writable()

@@ -59,8 +59,11 @@ class JournalDatabase(Database, Protocol):
     def exists(self) -> bool:
         """Whether there is a journal; nothing is made, and nothing stays open. Raises ``JournalError``."""
 
-    def open(self) -> Connection:
+    def open(self, *, gives_back: bool = False) -> Connection:
         """The connection that writes; another one after the last is lost or given back. Opening checks all there is.
+
+        Args:
+            gives_back: It is opened to give back what was leased.
 
         Raises:
             JournalError: With what to do about it.

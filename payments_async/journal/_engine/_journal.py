@@ -292,7 +292,7 @@ class Journal:
             if self._has_leased and self._database.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._submit("release", _release_all, self._database.holder, at_once=True)
+                    await self._submit("release", _release_all, self._database.holder, at_once=True, gives_back=True)
         finally:
             await self._close()
 
@@ -867,7 +867,7 @@ class Journal:
 
     async def release_chunk(self, chunk: Chunk) -> None:
         """Give a chunk back at once. To be called when nothing of it is under way any more."""
-        await self._submit("release_chunk", _permits.release_chunk, chunk, at_once=True)
+        await self._submit("release_chunk", _permits.release_chunk, chunk, at_once=True, gives_back=True)
 
     async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
         """Give up every chunk whose lease ran out: tells how many orders are unknown now.
@@ -877,7 +877,7 @@ class Journal:
                 to a claim may have been lost, and then it does not know what to release.
         """
         if owner is not None:
-            return await self._submit("expire_chunks", _permits.give_back_all, owner)
+            return await self._submit("expire_chunks", _permits.give_back_all, owner, gives_back=True)
         async with self._left_behind() as (dead, left):
             is_due = dead or left or batch_id is not None
             if not is_due and not await self._read(_permits.is_expired, self._database.now()):
@@ -1141,7 +1141,9 @@ class Journal:
 
     async def leave_duty(self, name: str, owner: str) -> None:
         """Give a duty back at once. Harmless for one that is not the owner's."""
-        await self._submit("leave_duty", _leases.leave, DUTY, name, owner, self._database.holder or None, at_once=True)
+        await self._submit(
+            "leave_duty", _leases.leave, DUTY, name, owner, self._database.holder or None, at_once=True, gives_back=True
+        )
 
     # The outbox: the pace of all
 
@@ -1415,7 +1417,10 @@ class Journal:
 
     async def release_changes(self, owner: str) -> None:
         """Give back at once every lease that ``owner`` took through this journal, and none of a namesake elsewhere."""
-        await self._submit("release_changes", _deliveries.give_back, self._database.holder, OUTBOX, owner, at_once=True)
+        holder = self._database.holder
+        await self._submit(
+            "release_changes", _deliveries.give_back, holder, OUTBOX, owner, at_once=True, gives_back=True
+        )
 
     async def note_change_done(self, change_id: int, handler: str) -> None:
         """One handler has finished with the change."""
@@ -1533,7 +1538,9 @@ class Journal:
 
     async def release(self, owner: str) -> None:
         """Give back at once every lease that ``owner`` took through this inbox, and none of a namesake elsewhere."""
-        await self._submit("release", _deliveries.give_back, self._database.holder, INBOX, owner, at_once=True)
+        await self._submit(
+            "release", _deliveries.give_back, self._database.holder, INBOX, owner, at_once=True, gives_back=True
+        )
 
     async def note_done(self, event_id: int, handler: str) -> None:
         """One handler has finished with the event."""
@@ -1747,13 +1754,16 @@ class Journal:
         *arguments: *Ts,
         droppable: bool = False,
         at_once: bool = False,
+        gives_back: bool = False,
     ) -> asyncio.Future[T]:
         """Queue an operation; unless it is droppable it is done also when nobody waits for it any more.
 
         Args:
-            at_once: As for ``Writer.submit``.
+            at_once, gives_back: As for ``Writer.submit``.
         """
-        return self._writer.submit(name, lambda commit: work(commit, *arguments), droppable=droppable, at_once=at_once)
+        return self._writer.submit(
+            name, lambda commit: work(commit, *arguments), droppable=droppable, at_once=at_once, gives_back=gives_back
+        )
 
     async def _read(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
         """Read in the thread that reads."""

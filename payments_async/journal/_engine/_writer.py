@@ -33,6 +33,7 @@ class _Operation(NamedTuple, Generic[T]):
     together: Together | None
     droppable: bool
     at_once: bool
+    gives_back: bool
 
 
 class _Opening:
@@ -41,16 +42,17 @@ class _Opening:
     Attributes:
         connection: The connection; ``None`` where it is given back, as between two commits it may be.
         is_open: Whether it was opened, and has not ended.
+        gives_back: All that is to be done gives back what was leased.
     """
 
     connection: Connection | None = None
-    is_open = False
+    is_open = gives_back = False
     database: JournalDatabase
 
     def borrow(self) -> Connection:
         """In a thread: the connection, lent anew where it was given back."""
         if self.connection is None:
-            self.connection = self.database.open()
+            self.connection = self.database.open(gives_back=self.gives_back)
         return self.connection
 
     def give_back(self) -> None:
@@ -129,6 +131,7 @@ class Writer:
         together: Together | None = None,
         droppable: bool = False,
         at_once: bool = False,
+        gives_back: bool = False,
     ) -> asyncio.Future[T]:
         """Queue an operation.
 
@@ -140,6 +143,8 @@ class Writer:
                 hangs up does not undo what it reported.
             at_once: Its statements may leave together, and it may be done more than once until one commit is made: it
                 changes nothing but the journal.
+            gives_back: It gives back what was leased, which runs out by itself. All such operations together wait once
+                for a database that is away.
         """
         loop = asyncio.get_running_loop()
         if self.is_forked:
@@ -149,7 +154,8 @@ class Writer:
         if self._death is not None:
             raise self._fault(self._death, "")
         future: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Operation(name, work, future, together, droppable, at_once or together is not None))
+        at_once = at_once or together is not None
+        self._waiting.append(_Operation(name, work, future, together, droppable, at_once, gives_back))
         if not self._is_busy:
             self._is_busy = True
             self._gather_again()
@@ -246,6 +252,7 @@ class Writer:
 
     def _done(self, opening: _Opening, group: list[_Operation[Any]]) -> list[_Told]:
         """Commit a group; tells what came of each operation."""
+        opening.gives_back = all(operation.gives_back for operation in group)
         try:
             connection = opening.borrow()
         except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to all

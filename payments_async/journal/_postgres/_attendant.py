@@ -23,6 +23,7 @@ from psycopg.pq import PGnotify
 
 from payments_async.journal._faults import JournalError, JournalUnavailable
 from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection
+from payments_async.journal._postgres._gathered import rows_of, statement
 from payments_async.journal._postgres._schema import TRAY, quoted
 
 _log = logging.getLogger("payments_async.journal")
@@ -161,7 +162,7 @@ class Attendant:
     def locking(self) -> tuple[str, Sequence[object]]:
         """The question that takes a lock, for a session that holds none of ours."""
         self._drawn = secrets.randbits(32)
-        return _LOCK.format(drawn=self._drawn), ()
+        return _LOCK.format(drawn="CAST(? AS BIGINT)"), (self._drawn, self._drawn)
 
     def hold(self, lock: str) -> None:
         """The session holds it."""
@@ -411,17 +412,13 @@ class JournalListener:
         self, connection: PgConnection, questions: Mapping[Attendant, tuple[str, Sequence[object]]]
     ) -> Iterator[tuple[Attendant, tuple[Any, ...]]]:
         """The row that each journal has for its question, all asked in one exchange; none of one that is in trouble."""
-        try:
-            yield from zip(questions, [rows[0] for rows in connection.ask_all(list(questions.values()))], strict=True)
-        except psycopg.Error:
-            for one, question in questions.items():  # the tables of one are not there, or locked: each by itself
-                try:
-                    row = connection.execute(*question).fetchone()
-                except psycopg.Error:
-                    self._set_apart(connection, one)
-                else:
-                    assert row is not None
-                    yield one, row
+        answers = connection.each([statement(*question) for question in questions.values()]) if questions else []
+        for one, answer in zip(questions, answers, strict=True):
+            if isinstance(answer, psycopg.Error):  # its tables are not there, or locked
+                self._set_apart(connection, one)
+            else:
+                (row,) = rows_of(connection, answer)
+                yield one, row
 
     def _drain(self, connection: PgConnection) -> None:
         while (told := connection.raw.pgconn.notifies()) is not None:

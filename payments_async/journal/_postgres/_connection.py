@@ -7,7 +7,7 @@ import re
 import secrets
 import selectors
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -152,18 +152,6 @@ class PgConnection:
         cursor.executemany(_numbered(sql), map(without_nul, parameters))
         return cursor
 
-    def ask_all(self, questions: Sequence[tuple[str, Sequence[object]]]) -> list[list[tuple[Any, ...]]]:
-        """The rows of several questions, which are asked in one exchange."""
-        if len(questions) < 2:
-            return [self.execute(*question).fetchall() for question in questions]
-        try:
-            with self.raw.pipeline():
-                cursors = [self.execute(*question) for question in questions]
-                return [cursor.fetchall() for cursor in cursors]
-        except psycopg.Error:
-            self.raw._prepared.clear()  # psycopg takes for prepared what the server has not come to
-            raise
-
     def script(self, sql: str) -> tuple[Any, ...] | None:
         """Do several statements without values in one exchange; tells the row that the last one found, if any."""
         self.plan_anew()
@@ -241,12 +229,43 @@ class PgConnection:
         self.entered()
         return results
 
+    def each(self, statements: Sequence[Statement]) -> list[pq.abc.PGresult | psycopg.Error]:
+        """Do statements in one exchange; each is a transaction, whatever becomes of the others.
+
+        Returns:
+            What each was answered with, or why it failed.
+        """
+        self.plan_anew()
+        new, results = self._asked(statements, is_apart=True)
+        known = {key: result for key, result in zip(new, results, strict=False) if result.status not in _DONE}
+        answers = zip(statements, results[len(new) :], strict=True)
+        return [self._failure(known.get((one.sql, one.types), answer)) or answer for one, answer in answers]
+
     def knows(self, schema: str) -> bool:
         """Whether statements of a namespace are prepared here."""
         return schema in self._prepared
 
     def _answers(self, statements: Sequence[Statement], *, is_apart: bool) -> list[pq.abc.PGresult]:
-        """What statements that leave together are answered with; what the server does not know it is told of.
+        """What statements that leave together are answered with. Raises why the first of them failed."""
+        new, results = self._asked(statements, is_apart=is_apart)
+        for result in results:
+            if (error := self._failure(result)) is not None:
+                raise error
+        return results[len(new) :]
+
+    def _failure(self, result: pq.abc.PGresult) -> psycopg.Error | None:
+        """Why a statement failed, if it did."""
+        if result.status in _DONE:
+            return None
+        error = psycopg.errors.error_from_result(result)
+        if isinstance(error, _FORGOTTEN):
+            self._prepared.clear()
+        return error
+
+    def _asked(
+        self, statements: Sequence[Statement], *, is_apart: bool
+    ) -> tuple[Collection[tuple[str, tuple[int, ...]]], list[pq.abc.PGresult]]:
+        """What the server is told of first, as it does not know it; and the answers to that, and to all statements.
 
         Args:
             is_apart: The server answers each by itself, also after one that has failed.
@@ -264,13 +283,7 @@ class PgConnection:
         for (key, name), result in zip(new.items(), results, strict=False):
             if result.status == pq.ExecStatus.COMMAND_OK:
                 prepared[key] = name  # the server keeps it, whatever becomes of the transaction
-        for result in results:
-            if result.status not in _DONE:
-                error = psycopg.errors.error_from_result(result)
-                if isinstance(error, _FORGOTTEN):
-                    self._prepared.clear()
-                raise error
-        return results[len(new) :]
+        return new, results
 
     def _size_of(self, statements: Sequence[Statement]) -> int:
         """Bytes that leave for these, at most."""
@@ -327,13 +340,22 @@ def _together(
     pgconn.enter_pipeline_mode()
     for (sql, types), name in new.items():
         pgconn.send_prepare(name, _numbered(sql), types)
-    left = 0
+        if is_apart:
+            pgconn.pipeline_sync()
+    left = len(new) if is_apart else 0
     for place, one in enumerate(statements, start=1):
         key = (one.sql, one.types)
         pgconn.send_query_prepared(new.get(key) or known[key], one.values, one.formats)
         if is_apart or place >= len(statements) - 1:  # the last one ends the transaction whatever came before it
             pgconn.pipeline_sync()
             left += 1
+    yield from _received(pgconn, left, results)
+    pgconn.exit_pipeline_mode()
+    return results
+
+
+def _received(pgconn: pq.abc.PGconn, left: int, results: list[pq.abc.PGresult]) -> PQGen[None]:
+    """What the server answers, up to so many ends of transactions."""
     while left:
         ready = yield Wait.RW if pgconn.flush() else Wait.R
         if not ready & Ready.R:
@@ -349,8 +371,6 @@ def _together(
                 left -= 1
             elif result is not None:
                 results.append(result)
-    pgconn.exit_pipeline_mode()
-    return results
 
 
 def _check_committed(status: bytes | None) -> None:

@@ -173,6 +173,7 @@ class PostgresDatabase:
         self._readers, self._writers = SessionPool(), SessionPool()
         self._key: Hashable = None
         self._was_open = False
+        self._away_since: float | None = None  # monotonic seconds when the server was first found away, if it is
         self._server: Server | None = None  # by whose sessions it may write: the tables were looked at since it began
         self._mark = secrets.token_hex(8)  # of our own commits; another one where one was lost, which is not counted
         # Until when, in seconds that only grow, the server may still make a commit whose connection was lost: it may
@@ -211,27 +212,37 @@ class PostgresDatabase:
 
     # opening
 
-    def open(self) -> PgConnection:
+    def open(self, *, gives_back: bool = False) -> PgConnection:
         """A connection that writes, lent to this journal alone until it is given back."""
         if not self._was_open:
             key = self._key = (surroundings(self._dsn), self._statement_timeout)  # whose connections are alike
             self._readers = SessionPool.joined(key, self)
             self._writers = SessionPool.joined((*key, self._busy_timeout), self)
-        connection = self._patiently(self._open_once)
+        connection = self._patiently(self._open_once, since=self._away_since if gives_back else None)
         self._was_open = True
         connection.before_commit = _END.format(literal(self.journal_id), literal(self._mark))
         return connection
 
-    def _patiently(self, connect: Callable[[], PgConnection]) -> PgConnection:
-        """A connection; a server that was there before, and is not, may take its time to come back."""
-        until = time.monotonic() + (self._busy_timeout if self._was_open else 0.0)
+    def _patiently(self, connect: Callable[[], PgConnection], *, since: float | None = None) -> PgConnection:
+        """A connection; a server that was there before, and is not, may take its time to come back.
+
+        Args:
+            since: Monotonic seconds when that time began; now by default.
+        """
+        since = time.monotonic() if since is None else since
+        until = since + self._busy_timeout if self._was_open else since
         while True:
             try:
-                return connect()
+                connection = connect()
             except JournalUnavailable:
-                if time.monotonic() >= until:
+                now = time.monotonic()
+                self._away_since = now if self._away_since is None else self._away_since
+                if now >= until:
                     raise
                 time.sleep(_AGAIN)
+            else:
+                self._away_since = None
+                return connection
 
     def _open_once(self) -> PgConnection:
         """Open, with all that is looked at then. What this machine remembers stays open where it was.
@@ -307,7 +318,9 @@ class PostgresDatabase:
         self._server = server
 
     def _replaced(self) -> JournalLost:
-        return JournalLost(f"{self.named}: the tables of the journal were emptied or replaced while it was open")
+        return JournalLost.of_tables(
+            f"{self.named}: the tables of the journal were emptied or replaced while it was open"
+        )
 
     def _checked(self, connection: PgConnection) -> Version:
         """Of which version the tables are, if they are here. Raises ``JournalMoved`` if they are not."""
@@ -347,7 +360,7 @@ class PostgresDatabase:
     def open_reader(self) -> PgConnection:
         """A connection that only reads: one that journals of this process share, or a new one."""
         connection = self._borrowed(self._readers)
-        return connection or self._patiently(lambda: self._connected(*_READ_ONLY))
+        return connection or self._patiently(lambda: self._connected(*_READ_ONLY), since=self._away_since)
 
     def give_back(self, connection: Connection, /) -> bool:
         """Let another journal have a connection; tells whether it is given away."""

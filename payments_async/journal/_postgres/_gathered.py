@@ -69,7 +69,7 @@ class GatheredCommit:
             sql = f"""WITH answer ({", ".join(names)}) AS ({sql}) SELECT 1 / CAST(
                 (SELECT count(*) = 1 AND coalesce(bool_and({alike}), FALSE) FROM answer) AS INT)"""  # noqa: S608
             values += [value for value in answer if value is not None]
-        self._statements.append(_statement(sql, values))
+        self._statements.append(statement(sql, values))
 
     def look(self, sql: str, parameters: Sequence[Any], /) -> list[Any]:
         """The rows of a question, as the server answers it now; it goes along with them."""
@@ -88,14 +88,14 @@ class GatheredCommit:
             raise Unforeseen
         if not asked:
             return
-        before = [_statement(*one) for one in self.by.entering]
-        statements = [_statement(_AHEAD.format(sql), values) for sql, values in asked]
+        before = [statement(*one) for one in self.by.entering]
+        statements = [statement(_AHEAD.format(sql), values) for sql, values in asked]
         try:
             found = self.by.apart([*before, *statements])[len(before) :]
         except psycopg.Error as error:
             raise Unforeseen from error
         for question, result in zip(asked, found, strict=True):
-            rows = _rows_of(self.by, result)
+            rows = rows_of(self.by, result)
             self._answers[question] = [row[:-1] for row in rows], rows[0][-1] if rows else None
 
     def tell(self, sql: str, parameters: Sequence[Any], read: Callable[[list[Any]], T], /) -> PromisedRows[T]:
@@ -119,13 +119,13 @@ class GatheredCommit:
             JournalUnavailable: The server has undone it.
         """
         before = [(begin, ()), *self.by.entering, (lock, ()), check]
-        first = [_statement(*one) for one in before]
-        results = self.by.together([*first, *self._statements, _statement(*end)], _statement("COMMIT"))
+        first = [statement(*one) for one in before]
+        results = self.by.together([*first, *self._statements, statement(*end)], statement("COMMIT"))
         self.by.entered()
         moment = results[len(first) - 1].get_value(0, 0)
         assert moment is not None
         for place, answer in self._later:
-            answer.rows = _rows_of(self.by, results[len(first) + place])
+            answer.rows = rows_of(self.by, results[len(first) + place])
         return float(moment)
 
     # as of any connection
@@ -212,14 +212,14 @@ class _Untold:
 _UNTOLD = _Untold()
 
 
-def _rows_of(connection: PgConnection, result: PGresult) -> list[Any]:
+def rows_of(connection: PgConnection, result: PGresult) -> list[Any]:
     """The rows of a result, as a cursor has them."""
     loads = Transformer(connection.raw)
     loads.set_pgresult(result)
     return loads.load_rows(0, result.ntuples, tuple)
 
 
-def _statement(sql: str, parameters: Sequence[Any] = ()) -> Statement:
+def statement(sql: str, parameters: Sequence[Any] = ()) -> Statement:
     """A statement with its values as they leave."""
     types = tuple(_TYPES.get(type(value), _INFERRED) for value in parameters)
     return Statement(sql, types, list(map(_sent, parameters)), [int(kind == _BYTES) for kind in types])

@@ -146,7 +146,7 @@ class Identity:
         """Raise ``JournalLost`` where this machine knows of another journal with orders in this place."""
         there = None if memory is None else memory.lost_at(server.place(self._schema), but=self.journal_id)
         if there is not None:
-            raise JournalLost(f"{self._named}: {there} was here, and is not any more")
+            raise JournalLost.of_tables(f"{self._named}: {there} was here, and is not any more")
 
     def make(
         self, connection: Connection, server: Server, memory: MachineState | None, *, journal_id: str, remembers: bool

@@ -110,7 +110,7 @@ class SqliteDatabase:
         """Whether there is a file."""
         return self.place.exists()
 
-    def open(self) -> Connection:
+    def open(self, *, gives_back: bool = False) -> Connection:
         """Open the file, made where there is none, and find out whether it is the one it was."""
         memory: MachineState | None = None
         connection: sqlite3.Connection | None = None
