@@ -291,8 +291,8 @@ def tell_next(
     if progress.conflicts:
         words = "Ask the service; once you know what is true:"
         screen.say(f"{counted(progress.conflicts, 'order')} with evidence against evidence. {words}")
-        is_many = progress.conflicts > 1 and batch_id is not None
-        which = {"batch_id": batch_id, "reason": "WORDS"} if is_many else {}
+        is_many = progress.conflicts > 1
+        which = {"batch_id": batch_id or "BATCH", "reason": "WORDS"} if is_many else {}
         line = command_line("bulk acknowledge", journal=journal, **which)
         screen.command(f"{line}{'' if is_many else ' REQUEST_ID'} {signed}")
 
