@@ -242,7 +242,8 @@ async def read_payments(
         memory.forget(batch.headings)
     if how["sheet"] is None and not known.options(batch.headings):
         batch, how["sheet"] = await _on_known_sheet(screen, path, known, batch, mapping, how)
-    kept = {name: known.options(batch.headings).get(name) for name in _REMEMBERED if not how[name]}
+    # never a sheet: the usual one has these headings, and another one may be that of a month before
+    kept = {name: known.options(batch.headings).get(name) for name in _REMEMBERED if not how[name] and name != "sheet"}
     if kept := {name: value for name, value in kept.items() if isinstance(value, str | bool)}:
         how |= kept
         batch = await read_file(screen, path, mapping=mapping, **how)

@@ -72,7 +72,7 @@ def looked_at(data: bytes) -> tuple[bool, bool]:
     """Whether a glance finds a sheet plain, and whether the look at each element finds anything to be told."""
     with reader._opened(data) as book:
         place = reader._place_of_book(book)
-        ((_, _, relation),) = reader._sheets(book, place)
+        ((_, _, relation),), _ = reader._sheets(book, place)
         part = reader._relations(book, place)[relation]
         seen = reader._Seen(reader._percent_styles(book, place))
         is_plain = reader._is_plain(book, part, seen.percent_styles)

@@ -91,7 +91,7 @@ async def test_a_month(run: Run, sandbox: Sandbox, here: Path) -> None:
     for words in (
         "batch payroll-november-2026",
         "read as on 20",
-        "--sheet Staff",
+        "only the sheet 'Staff' is read",
         "Compared with payroll-october-2026",
     ):
         assert words in planned.said
@@ -103,6 +103,26 @@ async def test_a_month(run: Run, sandbox: Sandbox, here: Path) -> None:
     sent = await run("bulk", "run", "--yes")
     assert (0, True) == (sent.status, "2 accepted" in sent.said)
     assert (4, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+@pytest.mark.slow(covered=True)
+@pytest.mark.parametrize("sheets", [("October", "November"), ("November", "October")])
+async def test_a_workbook_with_a_sheet_for_each_month(run: Run, sandbox: Sandbox, sheets: tuple[str, str]) -> None:
+    """The sheet of the month before is remembered, and not read again unseen: the one that opens is, or it is asked."""
+    pay = {"October": 150_000, "November": 160_000}
+    with xlsxwriter.Workbook("both.xlsx") as book:
+        for name in sheets:
+            sheet = book.add_worksheet(name)
+            sheet.write_row(0, 0, ["name", "phone", "amount"])
+            sheet.write_row(1, 0, ["Zoe Cole", "0772000001", pay[name]])
+            if name == "November":
+                sheet.activate()
+    how = ("--journal", "pay.sqlite", "--kind", "mobile_money", "--guess-items", "--derive-request-ids", "--json")
+    first = await run("bulk", "plan", "both.xlsx", *how, "--sheet", "October", "--maker", "A. Clerk", "--new-journal")
+    assert (0, "150000") == (first.status, json.loads(first.out)["total"])
+    planned = json.loads((await run("bulk", "plan", "both.xlsx", *how, "--batch-id", "second")).out)
+    assert str(pay[sheets[0]]) == planned["total"]
+    assert (sheets[0] == "October") == any("opens on this sheet" in one["remedy"] for one in planned["concerns"])
 
 
 @pytest.mark.slow(covered=True)

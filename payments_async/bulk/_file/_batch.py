@@ -65,6 +65,10 @@ _SENT_ALREADY = (
     "the file was given back with what became of its rows: they were sent, and would be paid once more; send the file "
     "of those that were not paid (bulk retry-file), or look at each row"
 )
+_SHOWN_SHEET = (
+    "the workbook opens on this sheet, which has such headings too, and its first sheet is read: name the one that is "
+    "meant (--sheet)"
+)
 _HIDDEN_SHEET = "the sheet is hidden in the spreadsheet, and would be paid; show it and look at it, or name another"
 
 
@@ -376,12 +380,14 @@ def _only_sheet_with_rows(path: Path, layout: Layout, first: Sheet | None) -> La
     """How to read a workbook whose first sheet has no known headings, and one other has, as behind a cover sheet."""
     if layout.sheet is not None or first is None:
         return None
-    found = []
-    for name in first.others:
-        with open_table(path, other := attrs.evolve(layout, sheet=name), looks=True) as table:
-            if table.columns is not None and table.columns.known > 1:
-                found.append(other)
+    found = [other for name in first.others if (other := _with_rows(path, layout, name)) is not None]
     return found[0] if len(found) == 1 else None
+
+
+def _with_rows(path: Path, layout: Layout, name: str) -> Layout | None:
+    """How to read another sheet of a workbook, where it has known headings."""
+    with open_table(path, other := attrs.evolve(layout, sheet=name), looks=True) as table:
+        return other if table.columns is not None and table.columns.known > 1 else None
 
 
 def _repeated(repeat: Repeat, ids: Mapping[int, str]) -> str:
@@ -657,6 +663,9 @@ class _Walk:
             yield Issue(field="", value=GIVEN_BACK[0], remedy=_SENT_ALREADY)
         if sheet is None:
             return
+        is_told = self._first_layout.sheet is not None or sheet.shown == sheet.name
+        if not is_told and _with_rows(self._path, self._first_layout, sheet.shown) is not None:
+            yield Issue(field="sheet", value=harmless(sheet.shown), remedy=_SHOWN_SHEET)
         if sheet.is_hidden and self.good:
             yield Issue(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
         if self._hidden:

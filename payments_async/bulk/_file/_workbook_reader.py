@@ -116,7 +116,7 @@ def _told() -> Iterator[object]:
         raise UnreadableWorkbook(_TOO_LARGE)
     with _opened(data) as book:
         place = _place_of_book(book)
-        sheets = _sheets(book, place)
+        sheets, shown = _sheets(book, place)
         names = [name for name, _, _ in sheets]
         if not sheets:
             raise UnreadableWorkbook("the workbook has no sheet")
@@ -132,6 +132,7 @@ def _told() -> Iterator[object]:
     yield {
         "name": name,
         "others": [other for other in names if other != name],
+        "shown": names[shown] if shown < len(names) else name,
         "is_hidden": state in ("hidden", "veryHidden"),
         "rows": sorted(seen.rows),
         "columns": seen.hidden_positions(),
@@ -360,17 +361,20 @@ def _place_of_book(book: zipfile.ZipFile) -> str:
     raise UnreadableWorkbook(_DAMAGED)
 
 
-def _sheets(book: zipfile.ZipFile, place: str) -> list[tuple[str, str, str]]:
-    """Name, visibility and relation of each sheet."""
+def _sheets(book: zipfile.ZipFile, place: str) -> tuple[list[tuple[str, str, str]], int]:
+    """Name, visibility and relation of each sheet; and on which of them the workbook opens."""
     found: list[tuple[str, str, str]] = []
+    shown = [0]
 
     def begin(tag: str, values: Mapping[str, str]) -> None:
-        if tag == "sheet":
+        if tag == "workbookView":
+            shown.append(_number(values.get("activeTab")))
+        elif tag == "sheet":
             relation = next((text for name, text in values.items() if name.rpartition(":")[2] == "id"), "")
             found.append((values.get("name", ""), values.get("state", "visible"), relation))
 
     _parse(book, place, begin)
-    return found
+    return found, shown[-1]
 
 
 def _percent_styles(book: zipfile.ZipFile, place: str) -> frozenset[str]:

@@ -37,6 +37,7 @@ class Sheet:
     Attributes:
         name: Of the sheet.
         others: Names of the other sheets.
+        shown: Name of the sheet on which the workbook opens.
         is_hidden: Nobody sees the sheet who opens the workbook.
         hidden_rows: Numbers of rows with something in them that nobody sees, by hand or by a filter; empty when nobody
             looked.
@@ -46,6 +47,7 @@ class Sheet:
 
     name: str
     others: Sequence[str]
+    shown: str
     is_hidden: bool
     hidden_rows: frozenset[int]
     hidden_columns: frozenset[int]
@@ -77,6 +79,7 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
             yield Sheet(
                 name=about["name"],
                 others=tuple(about["others"]),
+                shown=about["shown"],
                 is_hidden=about["is_hidden"],
                 hidden_rows=frozenset(about["rows"]),
                 hidden_columns=frozenset(about["columns"]),
