@@ -254,6 +254,7 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT), ("sessions",)),
     mutants.NOTIFICATIONS: ("notifications",),
     mutants.ABSENCES: ("absences",),
+    **dict.fromkeys((mutants.QUARANTINE, mutants.ENTRIES, mutants.HISTORY), ("persons",)),
     mutants.DEPARTURES: ("departures",),
 }
 BY_DESKS_ALONE = frozenset(
