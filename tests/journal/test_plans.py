@@ -253,13 +253,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Statements:
             asked[sql] = many[0]
         return executemany(self, sql, many)
 
-    statement = _gathered._statement
+    statement = _gathered.statement
 
     def recorded_with_its_answer(sql: str, values: Sequence[object] = ()) -> Any:
         asked[sql] = values
         return statement(sql, values)
 
-    monkeypatch.setattr(_gathered, "_statement", recorded_with_its_answer)
+    monkeypatch.setattr(_gathered, "statement", recorded_with_its_answer)
     monkeypatch.setattr(PgConnection, "execute", recorded)
     monkeypatch.setattr(PgConnection, "executemany", recorded_many)
     return asked
