@@ -110,12 +110,13 @@ class MemoryWriter(Writer):
     """Commits each operation by itself, without a thread."""
 
     def submit(
-        self, name: str, work: Any, *, together: Any = None, droppable: bool = False, at_once: bool = False
-    ) -> Any:
+        self, name: str, work: Any, *, together: Any = None, droppable: bool = False, at_once: bool = False,
+        gives_back: bool = False,
+    ) -> Any:  # fmt: skip
         done = Done()
         connection: sqlite3.Connection = self._database.connection  # type: ignore[attr-defined]
         now = self._database.begin(connection)
-        operation = _Operation(name, work, done, together, droppable, at_once)  # type: ignore[arg-type]
+        operation = _Operation(name, work, done, together, droppable, at_once, gives_back)  # type: ignore[arg-type]
         _deliver(self._commit(connection, now, [operation]))
         return done
 
