@@ -243,16 +243,16 @@ async def open_batch(journal: Journal, batch_id: str | None, approved: str | Non
     digits = (approved or "").strip().lower()
     if approved is not None and len(digits) < FEWEST:
         raise BadInput(f"--plan: {FEWEST} digits of the digest, or all of it")
-    found = [
-        one
-        for one in await _open_batches(journal, is_named=batch_id is not None)
-        if batch_id in (None, one.batch_id) and one.digest.startswith(digits)
-    ]
+    there = list(await _open_batches(journal, is_named=batch_id is not None))
+    found = [one for one in there if batch_id in (None, one.batch_id) and one.digest.startswith(digits)]
     found = [one for one in found if not one.is_sent] or found
     if len(found) == 1:
         return found[0]
     if found:
         raise BadInput(f"several can be sent: name one (--batch-id, --plan): {'; '.join(one.about for one in found)}")
+    if there:
+        named = f"--plan {clean(digits)}" if batch_id is None else f"--batch-id {clean(batch_id)}"
+        raise BadInput(f"{named}: it names none of what can be sent: {'; '.join(one.about for one in there)}")
     raise BadInput(
         "FILE: nothing is proposed and nothing begun is left to send; name the batch file, or propose it "
         "(`payments-async bulk plan FILE --maker NAME`)"

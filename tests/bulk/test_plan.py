@@ -227,6 +227,23 @@ async def test_the_same_month_again_under_another_name(
         assert looked_at.is_clean
 
 
+@pytest.mark.parametrize(
+    ("name", "is_asked"),
+    [("payroll-oct-2026-corrected", True), ("Corrected payroll 2026 Oct", True), ("payroll-nov-2026-corrected", False)],
+)
+async def test_a_corrected_file_of_a_month_that_was_paid_long_ago(
+    payments: PaymentsSession, tmp_path: Path, name: str, is_asked: bool
+) -> None:
+    """Its name says that it is of the same month, however long ago that was paid."""
+    path = tmp_path / "journal.sqlite"
+    async with SqliteJournal(path, testing=Testing(now=lambda: time.time() - 20 * 86_400)) as then:
+        await sent(then, "payroll-oct-2026", order(1), order(2))
+    async with SqliteJournal(path) as journal:
+        again = [order(1, request_id="A"), order(2, request_id="B")]
+        made = await plan(payments, again, journal=journal, batch_id=name)
+    assert is_asked == any("batch payroll-oct-2026 paid 20 days ago" in one.remedy for one in made.concerns)
+
+
 async def test_the_time_it_takes_knows_the_rate(payments: PaymentsSession, journal: SqliteJournal) -> None:
     """Its own, or the one that the journal keeps for all who send."""
     orders = [order(number) for number in range(1, 21)]

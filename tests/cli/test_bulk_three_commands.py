@@ -176,6 +176,7 @@ async def test_what_is_begun_goes_on_by_its_own_digest_alone(run: Run, sandbox: 
     assert 0 == (await run("bulk", "approve", digest, "--withdraw", "--who", "A. Clerk", "--yes")).status
     other = await run("bulk", "run", "--yes", "--plan", "deadbeef")
     assert (2, 0) == (other.status, len(sandbox.ledger)), other.said
+    assert "--plan deadbeef: it names none of what can be sent: payroll-october-2026: " in other.said
     assert (0, 2) == ((await run("bulk", "run", "--yes", "--plan", digest[:8])).status, len(sandbox.ledger))
 
 

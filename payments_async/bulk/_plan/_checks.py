@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from calendar import month_abbr, month_name
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,9 @@ _Question: TypeAlias = tuple[str, str, Decimal]
 _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
 _LONGEST_WORD = 5  # capital letters that may be a code
 SAME_AGAIN_DAYS = 6  # within which nobody means to pay the same to the same; wages are paid by the week
+_MONTHS = frozenset(name.lower() for name in (*month_name, *month_abbr, "Sept") if name)
+_WORD = re.compile(r"[^\W_]+")
+_SAME_MONTH_DAYS = 45  # for which a batch is compared with another one of the same month
 _SWIFT = (8, 11)  # letters and digits of a bank's code between banks
 
 _NO_MONEY = (TransactionStatus.FAILED, TransactionStatus.REVERSED)
@@ -274,6 +278,7 @@ class PriorOrders:
     run: Run | None = attrs.field(init=False, default=None)
     forgotten: Sequence[str] = attrs.field(init=False, default=())
     others: Sequence[Holder] = attrs.field(init=False, default=())
+    _namesakes: Sequence[float] = attrs.field(init=False, default=())  # when batches of the same month began
     listed: ListedPayouts | None = attrs.field(init=False, default=None)
     _gone: Set[str] = attrs.field(init=False, default=frozenset())
     _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
@@ -285,6 +290,8 @@ class PriorOrders:
         runs = await self._journal.runs() if self._journal is not None else ()
         self._is_empty = not any(run.total for run in runs)
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
+        others = [run for run in runs if not run.is_outbox and run is not self.run]
+        self._namesakes = [run.look_since for run in others if self.is_called_after(run.batch_id)]
         self.forgotten = await self._journal.forgotten() if self._journal is not None else ()
         journals = await asyncio.to_thread(self._journals)
         journal = self._journal
@@ -308,6 +315,12 @@ class PriorOrders:
     def seconds_since(self, moment: float) -> float:
         """How long ago that was, in Unix seconds."""
         return self._clock() - moment
+
+    def is_called_after(self, batch_id: str) -> bool:
+        """Whether one of the two names is the other with words more, of the same month: ``nov-2026-corrected``."""
+        own, other = (set(_WORD.findall(name.casefold())) for name in (self._batch_id or "", batch_id))
+        dates = {word for word in own | other if word in _MONTHS or word.isdigit()}
+        return bool(dates) and dates <= own & other and (own <= other or other <= own)
 
     @property
     def knows_nothing(self) -> bool:
@@ -404,7 +417,8 @@ class PriorOrders:
         """Payouts of other batches that were paid of late, or may be paid yet, some hundreds at a time."""
         if self._journal is None or self._is_empty:
             return
-        since = self._clock() - self._recent
+        now = self._clock()
+        since = min([now - self._recent, *(max(one, now - _SAME_MONTH_DAYS * 86_400.0) for one in self._namesakes)])
         async for entries in self._journal.paid_since(since, but=self._batch_id):
             yield (entry for entry in entries if not isinstance(entry.order, CollectionOrder))
 

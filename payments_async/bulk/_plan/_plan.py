@@ -560,7 +560,8 @@ class _Walk:
             is_much = group.same_amount and 2 * group.count >= everything.count
             if group.batch_id is None or not is_much or group.latest is None:
                 continue
-            if (ago := self._prior.seconds_since(group.latest)) <= SAME_AGAIN_DAYS * 86_400.0:
+            ago = self._prior.seconds_since(group.latest)
+            if ago <= SAME_AGAIN_DAYS * 86_400.0 or self._prior.is_called_after(group.batch_id):
                 remedy = (
                     f"{group.count:,} of {everything.count:,} orders pay whom batch {group.batch_id} paid {_ago(ago)}, "
                     "and as much: is it the same once more, under another name? It would be paid twice"
