@@ -320,7 +320,10 @@ def plan_document(made: Plan) -> dict[str, object]:
     """A plan for machines, which names nobody."""
     known = attrs.asdict(made, recurse=False, filter=lambda field, _: field.name != "orders")
     if made.comparison is not None:
-        shown = [attrs.evolve(one, name="", account="", account_before=None) for one in made.comparison.shown]
+        shown = [
+            attrs.evolve(one, name="", account="", account_before=None, name_before=None)
+            for one in made.comparison.shown
+        ]
         known["comparison"] = attrs.evolve(made.comparison, shown=tuple(shown))
     return {"clean": made.is_clean, **known}
 
@@ -502,6 +505,7 @@ def _change(screen: Screen, one: PayeeChange, name: Callable[[str], str], *, is_
     account, person = one.payee, ""
     if screen.shows_people(is_asked=is_asked):
         account, person = one.account, f" {one.name}"
+        person += f", before {one.name_before}" if one.name_before is not None else ""
         account += f", before {one.account_before}" if one.account_before is not None else ""
     return f"{name(one.request_id)}{person}: {amounts} to {account}"
 

@@ -73,6 +73,9 @@ async def test_a_batch_is_compared_with_a_file_or_orders(payments: PaymentsSessi
     assert ("batch.csv", 2, 2, []) == (found.other, found.count, found.same, told(found))
     other = await plan(payments, NOVEMBER, settings=PlanSettings(compare=OCTOBER))
     assert sorted(EXPECTED, key=str) == sorted(told(other.comparison), key=str)
+    assert other.comparison is not None
+    before = {one.kind: (one.name_before, one.account_before) for one in other.comparison.shown}
+    assert (("Person D", None), (None, "+256772000005")) == (before["other name"], before["other account"])
 
 
 @pytest.mark.parametrize(("change", "numbers"), [(0, {"RUN-2", "RUN-3"}), (Decimal("20.4"), {"RUN-2"}), (21, set())])

@@ -147,6 +147,7 @@ class PayeeChange:
         name: Of their first order; personal, as the next two are.
         account: The number in full.
         account_before: That of the other batch, where the name was paid elsewhere; else ``None``.
+        name_before: That of the other batch, where the account was paid under another name; else ``None``. Personal.
     """
 
     kind: ChangeKind
@@ -157,6 +158,7 @@ class PayeeChange:
     name: str = field(default="", repr=False)
     account: str = field(default="", repr=False)
     account_before: str | None = field(default=None, repr=False)
+    name_before: str | None = field(default=None, repr=False)
 
 
 @frozen(kw_only=True)
@@ -395,17 +397,17 @@ class PayeeLedger(ExitStack):
         for key, payee in self._payees():
             now, before = payee.sums
             kind, weight = _kind_of(payee, change / 100)
-            elsewhere = None
+            other_line = payee.lines[_OTHER] if kind == "other name" else None
             if kind == "gone" and key in left:
                 continue  # told of the other account of that name
             if kind == "new" and now is not None and key in moved:
-                kind, weight, (before, elsewhere) = "other account", now, moved[key]
+                kind, weight, (before, other_line) = "other account", now, moved[key]
             if kind is None:
                 same += 1
                 continue
             line = payee.lines[_OWN] if now is not None else payee.lines[_OTHER]
             assert line is not None
-            first[kind].add(weight, line, before, now, elsewhere)
+            first[kind].add(weight, line, before, now, other_line)
         return Comparison(
             other=other,
             count=self.other_count,
@@ -416,9 +418,10 @@ class PayeeLedger(ExitStack):
         )
 
     def _change(
-        self, kind: ChangeKind, line: int, before: Decimal | None, now: Decimal | None, elsewhere: int | None
+        self, kind: ChangeKind, line: int, before: Decimal | None, now: Decimal | None, other_line: int | None
     ) -> PayeeChange:
         request_id, payee, *_, name, account = self._line(line)
+        name_before, account_before = (None, None) if other_line is None else self._line(other_line)[-2:]
         return PayeeChange(
             kind=kind,
             request_id=request_id,
@@ -427,7 +430,8 @@ class PayeeLedger(ExitStack):
             now=now,
             name=name,
             account=account,
-            account_before=None if elsewhere is None else self._line(elsewhere)[-1],
+            account_before=account_before if kind == "other account" else None,
+            name_before=name_before if kind == "other name" else None,
         )
 
     def _moved(self) -> tuple[dict[bytes, tuple[Decimal, int]], set[bytes]]:

@@ -222,7 +222,8 @@ def _changes(found: Comparison, names: Mapping[str, str], shown: Callable[[str],
 def _changed(change: PayeeChange, names: Mapping[str, str], shown: Callable[[str], str]) -> str:
     sums = " → ".join(f"{amount:,f}" for amount in (change.before, change.now) if amount is not None)
     accounts = " → ".join(map(shown, filter(None, (change.account_before, change.account))))
-    return f"{names.get(change.request_id, change.request_id)} {shown(change.name)}, {accounts}: {sums}"
+    people = " → ".join(map(shown, filter(None, (change.name_before, change.name))))
+    return f"{names.get(change.request_id, change.request_id)} {people}, {accounts}: {sums}"
 
 
 def _facts(
