@@ -225,11 +225,12 @@ async def test_orders_put_while_it_is_paused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_orders_put_while_the_service_is_down(tmp_path: Path, service: Sandbox) -> None:
+async def test_orders_put_while_the_service_is_down(tmp_path: Path) -> None:
     """Are taken, though not even its list can be read, and sent once it is up; each once, however often it was put."""
-    port = URL(service.base_url).port
-    assert port is not None
-    payments = session(service)
+    async with Sandbox() as gone:
+        port = URL(gone.base_url).port
+        assert port is not None
+        payments = session(gone)
     async with (
         SqliteJournal(tmp_path / "journal.db") as journal,
         payments,
