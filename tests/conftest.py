@@ -32,7 +32,7 @@ mend_aioresponses()
 
 _NUMBERS = itertools.count()
 _QUICK_IN_DATABASE = ("/test_contract_puts.py", "/test_contract_outbox.py")
-_MEASURED = 2  # of the tests of one function that differ in their parameters
+_MEASURED = 3  # of the tests of one function that differ in their parameters
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
