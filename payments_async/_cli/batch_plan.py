@@ -280,7 +280,7 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
 
 
 async def check_compared(journal: Journal, before: Sequence[Run], batch_id: str) -> None:
-    """Refuse to send where another batch was begun while a person was asked: whom it pays was not compared.
+    """Refuse to send where another batch was begun while a person was asked: its payees were not compared.
 
     Args:
         before: What the journal held when it was planned.

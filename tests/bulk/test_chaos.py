@@ -102,7 +102,7 @@ async def test_without_rule_two_orders_are_paid_twice(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_journal_that_was_restored_copied_lost_or_made_twice_pays_nothing_twice(tmp_path: Path) -> None:
-    """Struck once in ways that need processes or a real `cp`: whoever does as they are told pays each once.
+    """Struck once in ways that need processes or a real `cp`: a person who does as told pays each once.
 
     What the other ways leave is tried in one process: `test_ablation.py` has some of its cells, the script the rest.
     """

@@ -327,7 +327,7 @@ async def test_a_contradiction_is_acknowledged_by_name(run: Run, contradicted: N
 
 
 async def test_all_contradictions_of_one_reason_are_acknowledged_at_once(run: Run, contradicted: None) -> None:
-    """By words of the reason, whatever the numbers in it; one document says which, by whom and why."""
+    """By words of the reason, whatever the numbers in it; one document says which, who did it and why."""
     async with SqliteJournal("j.sqlite") as journal:
         for number, signal, source in (
             (2, Signal.NOTIFIED_FAILED, "notification 192.0.2.8"),

@@ -227,7 +227,7 @@ async def test_a_tenant_whose_tables_are_locked_holds_up_no_other(schemas: list[
 async def away_for_a_moment(journal: PostgresJournal, other: PostgresJournal, beside: psycopg.Connection) -> None:
     """Have a journal see that another one is missing, which is back at once; and lock the table that tells so.
 
-    However long that takes: nobody counts as dead meanwhile.
+    However long that takes: both count as alive meanwhile.
     """
     attendant, table = journal._postgres._attendant, f'"{journal.schema}".holder'
     assert attendant is not None
@@ -288,7 +288,7 @@ async def test_tables_that_are_exchanged_while_their_journals_are_open(schemas: 
             beside.execute(exchange)
             for number, journal in product((4, 5), journals):  # so that both are alike
                 await journal.put("shop", order(number))
-            with beside.transaction():  # now while a commit has begun, and waits for whoever exchanges them
+            with beside.transaction():  # now while a commit has begun, and waits for this exchange
                 beside.execute(f'LOCK TABLE "{one}".outbox'.encode())
                 waiting = asyncio.ensure_future(journals[0].put("shop", order(6)))
                 while not asked("SELECT 1 FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110 - it gives no event

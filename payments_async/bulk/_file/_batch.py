@@ -656,7 +656,7 @@ class _Walk:
             )
 
     def concerns(self) -> Iterator[Issue]:
-        """What a person must have looked at: rows that were sent, and what nobody sees who opens the workbook."""
+        """What a person must have looked at: rows that were sent, and what the workbook hides."""
         sheet, columns = self._table.sheet, self._table.columns
         headings = columns.headings if columns else ()
         if self.good and self._rules.derive_request_ids and set(GIVEN_BACK).issubset(headings):

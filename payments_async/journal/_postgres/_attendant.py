@@ -44,7 +44,7 @@ _MISSING = f"""SELECT h.name FROM {{holder}} h WHERE h.name <> ? AND NOT EXISTS 
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND CAST(l.classid AS BIGINT) = l.pid AND {_NAME} = h.lock)"""  # noqa: S608 - no value in it
 # Each second: whether the session is the one that holds the lock, whether notices have room, who is missing, and
-# whether an order waits in the tray: whoever laid it may have left the notice to a transaction that was undone.
+# whether an order waits in the tray: its notice may have been part of a transaction that was undone.
 _LOOKED = f"""SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND l.pid = pg_backend_pid() AND l.pid = ? AND {_NAME} = ?), {HAS_ROOM}, ARRAY({_MISSING}),
     EXISTS (SELECT 1 FROM {{tray}} WHERE problem IS NULL)"""  # noqa: S608

@@ -86,7 +86,7 @@ _WHOLE_TABLES = (
 _MADE_MEANWHILE = psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateFunction
 _BEGIN, _LOCK = "BEGIN ISOLATION LEVEL READ COMMITTED", "LOCK TABLE {}archive IN SHARE ROW EXCLUSIVE MODE"
 _JOURNAL_ID = "(SELECT value FROM meta WHERE key = 'journal_id')"
-# The last of each commit: nobody has exchanged the tables since it began, as whoever held a lock that it waited for.
+# The last of each commit: the tables are the same as when it began, though it may have waited for a lock on them.
 _END = f"""SELECT 1 / CAST(coalesce({_JOURNAL_ID} = {{}}, FALSE) AS INT),
     CASE WHEN {HAS_ROOM} THEN pg_notify(current_schema(), {{}}) END"""
 _READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
@@ -285,7 +285,7 @@ class PostgresDatabase:
         connection = None if self._is_lent else pool.lent(self._schema)
         if connection is not None:
             connection.enter(self._schema)
-            connection.before_commit = ""  # it was that of whoever had it before
+            connection.before_commit = ""  # it was that of the journal before
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: MachineState | None) -> None:

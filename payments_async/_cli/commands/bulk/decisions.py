@@ -317,7 +317,7 @@ async def _contradictions(screen: Screen, journal: Journal, entries: Sequence[En
     for entry in entries:
         if entry.conflict is None:
             raise BadInput(
-                f"nothing contradicts {clean(entry.request_id)}, or somebody has acknowledged it; see `explain`. "
+                f"nothing contradicts {clean(entry.request_id)}, or a person has acknowledged it; see `explain`. "
                 "Nothing was changed"
             )
         seen.append(open_contradictions(await journal.history(entry.request_id)) or [entry.conflict])
