@@ -36,10 +36,18 @@ _lent: list[str] = []
 
 
 def new_schema() -> str:
-    """A namespace that is empty, until ``give_back`` is called; making the tables takes longer than most tests."""
-    name = _unused.pop() if _unused else f"payments_{os.getpid()}_{next(_schemas)}"
+    """A namespace that is empty, until ``give_back`` is called; making the tables takes longer than most tests.
+
+    The next test gets it again: what a test damages or expects to be new is ``one_schema``.
+    """
+    name = _unused.pop() if _unused else one_schema()
     _lent.append(name)
     return name
+
+
+def one_schema() -> str:
+    """A name that one test has, and none after it."""
+    return f"payments_{os.getpid()}_{next(_schemas)}"
 
 
 def give_back() -> None:

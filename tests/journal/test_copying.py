@@ -75,7 +75,7 @@ def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Move]:
     """Two places."""
     of: dict[str, Callable[..., Journal]] = {}
     dsn = postgres.dsn()
-    schemas = [f"{postgres.new_schema()}_{name}" for name in ("here", "there")]
+    schemas = [postgres.one_schema() for _ in range(2)]
     for place, kind in enumerate(request.param):
         if kind == "sqlite":
             where = tmp_path / f"{place}.db"
@@ -243,7 +243,7 @@ async def test_orders_in_the_tray() -> None:
 
 async def test_other_tables_beside_those_of_the_journal(tmp_path: Path) -> None:
     """Stay where they are, and can be written as before: they are somebody else's."""
-    schema, dsn = f"{postgres.new_schema()}_beside", postgres.dsn()
+    schema, dsn = postgres.one_schema(), postgres.dsn()
     async with PostgresJournal(dsn, schema=schema) as journal:
         await loaded(journal)
     with psycopg.connect(dsn, autocommit=True, options=f"-c search_path={schema}") as connection:
@@ -255,7 +255,7 @@ async def test_other_tables_beside_those_of_the_journal(tmp_path: Path) -> None:
 
 async def test_a_tray_does_not_fit_into_a_file(tmp_path: Path) -> None:
     """Nothing was done: the journal is where it was."""
-    schema, dsn = f"{postgres.new_schema()}_tray3", postgres.dsn()
+    schema, dsn = postgres.one_schema(), postgres.dsn()
     async with PostgresJournal(dsn, schema=schema) as journal:
         await journal.open_outbox("shop", IDENTITY)
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
@@ -454,7 +454,7 @@ class _Died(BaseException):
 @pytest.mark.parametrize("is_second", [False, True])
 async def test_a_new_place_that_cannot_be_had(tmp_path: Path, is_second: bool) -> None:
     """Whoever tries first takes the seal off again; the next one does not: the one before may have died at the end."""
-    schema, dsn = f"{postgres.new_schema()}_locked", postgres.dsn()
+    schema, dsn = postgres.one_schema(), postgres.dsn()
     here, there = SqliteJournal(tmp_path / "j.db"), PostgresJournal(dsn, schema=schema, busy_timeout=0.2)
     async with here:
         await loaded(here)
@@ -517,7 +517,7 @@ async def test_a_new_place_that_is_lost_before_the_old_one_knew_of_it(move: Move
 
 async def test_a_row_that_is_another_one_there(tmp_path: Path) -> None:
     """Is noticed before anything counts, whatever has changed it on the way."""
-    schema = f"{postgres.new_schema()}_swapped"
+    schema = postgres.one_schema()
     here, there = SqliteJournal(tmp_path / "j.db"), PostgresJournal(postgres.dsn(), schema=schema)
     async with here:
         await loaded(here)

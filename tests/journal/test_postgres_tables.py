@@ -83,7 +83,7 @@ async def test_texts_compare_byte_by_byte(home: Home) -> None:
 )
 async def test_tables_that_are_none_of_ours(damage: str, error: type[Exception]) -> None:
     """Are left alone."""
-    schema = f"{postgres.new_schema()}_damaged"
+    schema = postgres.one_schema()
     journal = PostgresJournal(postgres.dsn(), schema=schema)
     async with journal:
         pass
@@ -103,7 +103,7 @@ async def test_a_namespace_of_something_else() -> None:
 
 async def test_two_that_make_a_journal_at_once() -> None:
     """Wait for each other: one of them makes it."""
-    schema = f"{postgres.new_schema()}_two"
+    schema = postgres.one_schema()
     one, other = (PostgresJournal(postgres.dsn(), schema=schema) for _ in range(2))
     await asyncio.gather(one.__aenter__(), other.__aenter__())
     try:
