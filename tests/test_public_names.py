@@ -51,7 +51,7 @@ PINNED = {
         HeldElsewhere Inconsistency IntegrityCheck Journal JournalBehind JournalClosed JournalCorrupt JournalError
         JournalFull JournalLocked JournalLost JournalMoved JournalReadOnly JournalRefused JournalTooNew
         JournalUnavailable JournalUnusable LeaseLost ListScan ListingDeadline LoadBusy Migration NotAJournal
-        NotApproved NotCancelled NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
+        NotApproved NotCancelled NotCompared NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
         OutcomeWithHistory Particulars PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run
         RunIdentity RunUnknown SecondJournal Signal Signature SqliteJournal State StateFolder StillWorked
         TakeoverAuthorisation UNPAID UNSETTLED VerificationReport WrongAccount approval_request archive_orders

@@ -32,7 +32,7 @@ from payments_async.bulk import (
     Share,
     plan,
 )
-from payments_async.journal import Journal, Run
+from payments_async.journal import Journal
 
 _LISTED = 20  # lines of a list
 _VALUES = 3  # of a field that is wrong
@@ -277,24 +277,6 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
     if made.comparison is not None:
         _show_comparison(screen, made.comparison, made.currency, shown, detail, is_asked=is_asked)
     issues.show("Look at this", "yellow", made.warnings, made.warning_count)
-
-
-async def check_compared(journal: Journal, before: Sequence[Run], batch_id: str) -> None:
-    """Refuse to send where another batch was begun while a person was asked: its payees were not compared.
-
-    Args:
-        before: What the journal held when it was planned.
-
-    Raises:
-        BadInput: It holds another batch by now.
-    """
-    known = {(one.batch_id, one.ready) for one in before}
-    now = [one for one in await journal.runs() if not one.is_outbox and one.batch_id != batch_id]
-    if new := [one.batch_id for one in now if (one.batch_id, one.ready) not in known]:
-        raise BadInput(
-            f"batch {clean(new[-1])} was begun after this was planned, and may pay the same people. Nothing was sent; "
-            "give the same command again, which compares them"
-        )
 
 
 def check_plan(made: Plan, approved: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping
 
 from payments_async._values.checks import check_number, check_whole
 from payments_async._values.frozen import frozen
@@ -75,6 +75,7 @@ async def submit(
     orders: Iterable[Order] | AsyncIterable[Order],
     *,
     source_digest: str | None = None,
+    compared: Collection[str] | None = None,
 ) -> Loaded:
     """Put a batch into an outbox, as ``Outbox.put_batch`` does, and wake the workers of the fleet.
 
@@ -82,10 +83,10 @@ async def submit(
 
     Raises:
         FleetNotReady: The batch was put; the tables of PGQueuer are not there and may not be made.
-        OrdersDiffer, HeldElsewhere, LoadBusy: As ``Outbox.put_batch``. Nothing was put.
+        OrdersDiffer, HeldElsewhere, LoadBusy, NotCompared: As ``Outbox.put_batch``. Nothing was put.
     """
     journal = _shared(outbox.journal)
-    loaded = await outbox.put_batch(batch_id, orders, source_digest=source_digest)
+    loaded = await outbox.put_batch(batch_id, orders, source_digest=source_digest, compared=compared)
     try:
         await _refill(outbox.name, journal, Jobs(journal))
     except JournalUnavailable as error:

@@ -30,6 +30,7 @@
         NotParked             ... only a parked order can be sent again
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
         NotApproved           ... too few persons have approved the batch
+        NotCompared           ... another batch was begun since this one was planned
         SecondJournal         ... this machine has another journal of the account, and no person has said why
 """
 
@@ -322,6 +323,12 @@ class NotLookedFor(JournalRefused):
     """
 
     remedy = "reconcile the batch, until two complete lists have counted; then lift the quarantine"
+
+
+class NotCompared(JournalRefused):
+    """Another batch was begun since this one was planned, and may pay the same people. Nothing was sent."""
+
+    remedy = "nothing was sent; plan the batch again, which compares the two"
 
 
 class SecondJournal(JournalRefused):

@@ -558,14 +558,16 @@ class Outbox:
         *,
         source_digest: str | None = None,
         approvals: int = 0,
+        compared: Collection[str] | None = None,
     ) -> Loaded:
         """Write all orders of a batch down, to be sent beside the single ones; all of them or none is sent.
 
         Args:
-            source_digest, approvals: As ``run_batch``.
+            source_digest, approvals, compared: As of ``BatchTerms``.
 
         Raises:
             NotApproved: Too few have approved it. Nothing was written down or sent.
+            NotCompared: Another batch was begun since this one was planned. Nothing was sent.
             InvalidOrder: The session has sent another order under one of its request ids. Nothing was sent.
             OrdersDiffer: As ``Journal.load``; or the batch is there, and another process sends it. Nothing was sent.
             HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
@@ -577,11 +579,14 @@ class Outbox:
             source_digest=source_digest,
             outbox=self._name,
             approvals=approvals,
+            compared=compared,
         )
         if run.outbox != self._name:
             whose = "whoever runs it sends it" if run.outbox is None else f"the outbox {run.outbox} sends it"
             raise OrdersDiffer(f"batch {batch_id} is there already, and {whose}")
-        loaded = await self._journal.load(batch_id, orders, owner=self._owner, sent=self._sent_by_session)
+        loaded = await self._journal.load(
+            batch_id, orders, owner=self._owner, sent=self._sent_by_session, compared=compared
+        )
         self._sender.look()
         return loaded
 

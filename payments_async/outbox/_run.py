@@ -23,7 +23,7 @@ from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy, OrdersDiffer
 from payments_async.journal._places import check_journal
-from payments_async.journal._records import GRACE, INTERVAL, Run, TakeoverAuthorisation
+from payments_async.journal._records import GRACE, INTERVAL, Run
 from payments_async.journal._states import State
 from payments_async.outbox._brakes import Backoff, Budget, Fuse
 from payments_async.outbox._leases import Leases
@@ -84,6 +84,7 @@ async def run_batch(
         OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
             batch; or the batch belongs to an outbox, which sends it. Nothing was sent.
         NotApproved: Too few have approved it. Nothing was written down or sent.
+        NotCompared: Another batch was begun since this one was planned (``terms.compared``). Nothing was sent.
         WrongAccount: The journal is about another account or service.
         LoadBusy: Another process, or another journal, loads these orders for longer than ``patience``; or it took them
             over in the middle, and they can be read only once. Nothing was sent.
@@ -105,14 +106,17 @@ async def run_batch(
     if orders is None:
         await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
     begun = await journal.open_run(
-        batch_id, identity, source_digest=terms.source_digest, policy=terms.policy, approvals=terms.approvals
+        batch_id,
+        identity,
+        source_digest=terms.source_digest,
+        policy=terms.policy,
+        approvals=terms.approvals,
+        compared=terms.compared,
     )
     if begun.outbox is not None:
         raise OrdersDiffer(f"batch {batch_id} belongs to the outbox {begun.outbox}, which sends it")
     if orders is not None:
-        await _load(
-            payments, journal, batch_id, orders, owner, patience=patience, adoption=terms.adoption, tell=progress
-        )
+        await _load(payments, journal, batch_id, orders, owner, patience=patience, terms=terms, tell=progress)
     await journal.expire_chunks(batch_id)
     executor, run = executor_of(payments), await journal.run(batch_id)
     with watched(executor.observer, "batch", batch_id=batch_id) as work:
@@ -164,7 +168,7 @@ async def _load(
     owner: str,
     *,
     patience: float,
-    adoption: TakeoverAuthorisation | None,
+    terms: BatchTerms,
     tell: Callable[[RunProgress], object] | None,
 ) -> None:
     """Write all orders down, once no other process loads them."""
@@ -173,7 +177,8 @@ async def _load(
     while True:
         try:
             sent = partial(sent_by_session, payments, journal)
-            await journal.load(batch_id, orders, owner=owner, adoption=adoption, sent=sent)
+            adoption, compared = terms.adoption, terms.compared
+            await journal.load(batch_id, orders, owner=owner, adoption=adoption, sent=sent, compared=compared)
         except LoadBusy as error:
             is_read_once = isinstance(orders, Iterator | AsyncIterator)
             if executor.clock() >= deadline or (error.owner is None and is_read_once):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, get_args
 
 from payments_async._values.checks import check_flag, check_instance, check_number, check_whole
@@ -91,6 +92,8 @@ class BatchTerms:
         policy: A text of yours, kept with the batch.
         approvals: How many persons other than its maker must have approved the plan of this digest. If the journal
             asks for more (``require_approvals``), that number counts.
+        compared: The batches that the plan was compared with: ``Plan.compared``. Where another one is complete by now,
+            nothing is sent. ``None`` looks at none.
         adoption: A named person's word that orders of another batch go on in this one. Nothing of it is sent before
             the service's list was searched for it.
 
@@ -101,10 +104,13 @@ class BatchTerms:
     source_digest: str | None = None
     policy: str | None = None
     approvals: int = 0
+    compared: Collection[str] | None = None
     adoption: TakeoverAuthorisation | None = None
 
     def __attrs_post_init__(self) -> None:
         check_whole("approvals", self.approvals, 0)
+        if isinstance(self.compared, str):
+            raise TypeError("compared: pass the names of batches, as Plan.compared has them, not a text")
         for name in ("source_digest", "policy"):
             check_instance(name, getattr(self, name), (str, type(None)), "text or None")
         check_instance("adoption", self.adoption, (TakeoverAuthorisation, type(None)), "TakeoverAuthorisation(...)")

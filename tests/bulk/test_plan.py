@@ -1,5 +1,6 @@
 """Planning a batch: what it comes to, what speaks against it, and a digest that stands for exactly these payments."""
 
+import asyncio
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -17,8 +18,8 @@ from payments_async import (
     PaymentsSession,
     PayoutOrder,
 )
-from payments_async.bulk import Batch, Plan, PlanSettings, Share, plan, read_batch
-from payments_async.journal import Journal, RunIdentity, Signal, SqliteJournal
+from payments_async.bulk import Batch, BatchTerms, Plan, PlanSettings, Share, plan, read_batch, run_batch
+from payments_async.journal import Journal, NotCompared, RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.sandbox import Sandbox, _records
 from payments_async.testing import Testing
@@ -242,6 +243,25 @@ async def test_a_corrected_file_of_a_month_that_was_paid_long_ago(
         again = [order(1, request_id="A"), order(2, request_id="B")]
         made = await plan(payments, again, journal=journal, batch_id=name)
     assert is_asked == any("batch payroll-oct-2026 paid 20 days ago" in one.remedy for one in made.concerns)
+
+
+async def test_two_copies_of_a_file_that_are_sent_at_the_same_moment(
+    payments: PaymentsSession, journal: SqliteJournal, service: Sandbox
+) -> None:
+    """Both were planned before one was begun: one is paid, and nothing of the other before the two were compared."""
+    copies = {name: [order(number, request_id=f"{name}-{number}") for number in (1, 2)] for name in ("a", "b")}
+    plans = {name: await plan(payments, copy, journal=journal, batch_id=name) for name, copy in copies.items()}
+    runs = [
+        run_batch(payments, journal, name, made.orders, terms=BatchTerms(compared=made.compared))
+        for name, made in plans.items()
+    ]
+    ended = dict(zip(copies, await asyncio.gather(*runs, return_exceptions=True), strict=True))
+    refused = [name for name, one in ended.items() if isinstance(one, NotCompared)]
+    assert (1, 2) == (len(refused), len(service.ledger)), ended
+    again = await plan(payments, copies[refused[0]], journal=journal, batch_id=refused[0])
+    assert (0, ["2 of 2 orders pay"]) == (again.recorded, [one.remedy[:17] for one in again.concerns])
+    await run_batch(payments, journal, refused[0], again.orders, terms=BatchTerms(compared=again.compared))
+    assert 4 == len(service.ledger)
 
 
 async def test_the_time_it_takes_knows_the_rate(payments: PaymentsSession, journal: SqliteJournal) -> None:

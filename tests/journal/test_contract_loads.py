@@ -8,7 +8,7 @@ import pytest
 from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted, transaction_id
 
 from payments_async._wire.orders import Order
-from payments_async.journal import Journal, LoadBusy, OrdersDiffer, Signal, State
+from payments_async.journal import Journal, LoadBusy, NotCompared, OrdersDiffer, RunUnknown, Signal, State
 from payments_async.journal.contract import Evidence, Permit
 
 
@@ -184,6 +184,27 @@ async def test_a_load_that_is_cancelled_at_its_beginning(journal: Journal, turns
     with pytest.raises(asyncio.CancelledError):
         await loading
     assert 3 == (await journal.load(BATCH, orders(3), owner="two")).total
+
+
+async def test_a_batch_whose_plan_does_not_know_one_that_is_complete(journal: Journal) -> None:
+    """Of two that are begun at once, the one whose load ends last is refused; and of two in turn the second one."""
+
+    async def slowly() -> AsyncIterator[Order]:
+        yield order(0)
+        await journal.load("other", orders(1, batch="other"), owner="two", compared=())
+
+    for name in (BATCH, "other"):
+        await journal.open_run(name, IDENTITY, compared=())
+    with pytest.raises(NotCompared, match=f"batch other was begun after {BATCH} was planned"):
+        await journal.load(BATCH, slowly(), owner="one", compared=())
+    with pytest.raises(RunUnknown):
+        await journal.claim_chunk(BATCH, "worker")
+    for name in (BATCH, "third"):
+        with pytest.raises(NotCompared):
+            await journal.open_run(name, IDENTITY, compared=["older"])
+    await journal.open_run("other", IDENTITY, compared=())  # nothing of it can be held back any more
+    await journal.open_run(BATCH, IDENTITY, compared=["other"])
+    assert 1 == (await journal.load(BATCH, orders(1), owner="three", compared=["other"])).total
 
 
 async def test_orders_that_can_be_awaited_are(journal: Journal) -> None:

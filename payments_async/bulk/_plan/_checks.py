@@ -265,6 +265,7 @@ class PriorOrders:
     Attributes:
         run: The batch itself, when the journal has it.
         forgotten: Batches that the journal has lost, since it was restored.
+        complete: The other batches of which it has all orders.
         others: Of a journal that knows nothing, the latest batches of the account's others on this machine.
     """
 
@@ -277,6 +278,7 @@ class PriorOrders:
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
     forgotten: Sequence[str] = attrs.field(init=False, default=())
+    complete: Sequence[str] = attrs.field(init=False, default=())
     others: Sequence[Holder] = attrs.field(init=False, default=())
     _namesakes: Sequence[float] = attrs.field(init=False, default=())  # when batches of the same month began
     listed: ListedPayouts | None = attrs.field(init=False, default=None)
@@ -291,6 +293,7 @@ class PriorOrders:
         self._is_empty = not any(run.total for run in runs)
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
         others = [run for run in runs if not run.is_outbox and run is not self.run]
+        self.complete = [run.batch_id for run in others if run.ready]
         self._namesakes = [run.look_since for run in others if self.is_called_after(run.batch_id)]
         self.forgotten = await self._journal.forgotten() if self._journal is not None else ()
         journals = await asyncio.to_thread(self._journals)
@@ -357,7 +360,14 @@ class PriorOrders:
         return order.request_id in self._gone
 
     def is_recorded(self, order: PayoutOrder, entry: Entry | None) -> bool:
-        """Whether this very order is in this very batch already."""
+        """Whether this very order is in this very batch already, which is complete.
+
+        Of a load that broke off nothing can have been sent: what it left behind is judged like what is new.
+        """
+        is_begun = self.run is not None and self.run.ready
+        return is_begun and self._is_same(order, entry)
+
+    def _is_same(self, order: PayoutOrder, entry: Entry | None) -> bool:
         return entry is not None and entry.batch_id == self._batch_id and entry.order == order
 
     def issue(self, order: PayoutOrder, entry: Entry | None) -> OrderIssue | None:
@@ -377,7 +387,7 @@ class PriorOrders:
                 "put it into a batch of its own"
             )
             return OrderIssue("request_id", "", remedy)
-        if entry is None:
+        if entry is None or self._is_same(order, entry):
             again = self._repeats(order, "leave the order out, or it may be paid twice")
             return again or (self.listed.issue(order) if self.listed is not None else None)
         if entry.request_id != order.request_id:

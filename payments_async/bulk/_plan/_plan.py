@@ -138,6 +138,8 @@ class Plan:
         guesses: Items that were guessed by the operators of telephone numbers; see ``read_batch``.
         columns: Those of the file, with what becomes of each, and who gets what stands there.
         comparison: With the batch that it was compared with.
+        compared: The other batches that the journal held then, complete. Pass them to ``BatchTerms``: where another
+            one is begun meanwhile, which may pay the same people, nothing is sent.
         orders: What would be sent, to be walked through as often as needed; pass it to ``run_batch``.
     """
 
@@ -166,6 +168,7 @@ class Plan:
     guesses: tuple[Guess, ...]
     columns: tuple[FileColumn, ...]
     comparison: Comparison | None
+    compared: tuple[str, ...]
     orders: Iterable[PayoutOrder] = field(repr=False)
 
     @property
@@ -540,6 +543,7 @@ class _Walk:
             guesses=self._guesses,
             columns=self._columns,
             comparison=comparison,
+            compared=tuple(self._prior.complete),
             orders=_PlannedOrders(source, self._left_out),
         )
 

@@ -24,7 +24,6 @@ from payments_async._wire.orders import Order
 from payments_async.journal._approvals import (
     Approval,
     ApprovalRule,
-    NotApproved,
     Proposal,
     Signature,
     rule_in_force,
@@ -35,15 +34,13 @@ from payments_async.journal._engine._threads import Sequencer
 from payments_async.journal._engine._writer import Writer
 from payments_async.journal._examination import VerificationReport
 from payments_async.journal._faults import (
-    HeldElsewhere,
     JournalClosed,
     JournalCorrupt,
     JournalError,
+    JournalRefused,
     JournalUnavailable,
-    OrdersDiffer,
     OrderUnknown,
     RunUnknown,
-    SecondJournal,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Heard, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._machine._departures import Departures, remains
@@ -338,20 +335,23 @@ class Journal:
         policy: str | None = None,
         outbox: str | None = None,
         approvals: int = 0,
+        compared: Collection[str] | None = None,
     ) -> Run:
         """Begin a batch, or find it again.
 
         Args:
             outbox: Name of the outbox that sends it once it is loaded; without one, what runs the batch does.
             approvals: How many persons other than its maker must have approved it; see ``require_approvals``.
+            compared: The complete batches of the journal when this one was planned; see ``Plan.compared``.
 
         Raises:
+            NotCompared: Another batch is complete by now, and this one is not.
             WrongAccount: The journal holds batches of another identity.
             NotApproved: Fewer have approved it than that, or than the journal asks for, or another journal of the
                 account that this machine knows, or this one before it was restored.
         """
         begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox, approvals)
-        await self._submit("open_run", _loading.begin_run, *begin, await self._remembered_rules(identity))
+        await self._submit("open_run", _loading.begin_run, *begin, await self._remembered_rules(identity), compared)
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
@@ -505,6 +505,7 @@ class Journal:
         owner: str,
         adoption: TakeoverAuthorisation | None = None,
         sent: Callable[[Order], Awaitable[Evidence | None]] | None = None,
+        compared: Collection[str] | None = None,
     ) -> Loaded:
         """Write down all orders of a batch, in constant memory. The same orders again, in any sequence, change nothing.
 
@@ -518,8 +519,10 @@ class Journal:
             adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
                 one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
             sent: Tells how an order ended that the caller's session has sent by itself: it is not sent from here then.
+            compared: As of ``open_run``; what was complete by then need not be all that is when this is loaded.
 
         Raises:
+            NotCompared: As of ``open_run``. Nothing of the batch can be claimed.
             OrdersArchived: Some of these orders ended long ago, and have left for an archive. Nothing was sent.
             HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these
                 orders and may have sent them. Nothing of the batch can be claimed.
@@ -540,8 +543,8 @@ class Journal:
                 _loading.give_up(commit, load)
 
         try:
-            return await self._load(batch_id, await self._submit("load", begin), orders, adoption, sent)
-        except (HeldElsewhere, InvalidOrder, OrdersDiffer, NotApproved, SecondJournal, asyncio.CancelledError):
+            return await self._load(batch_id, await self._submit("load", begin), orders, adoption, sent, compared)
+        except (JournalRefused, InvalidOrder, asyncio.CancelledError):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
                 await self._submit("load", give_up)
             raise
@@ -553,6 +556,7 @@ class Journal:
         orders: Iterable[Order] | AsyncIterable[Order],
         adoption: TakeoverAuthorisation | None,
         sent: Callable[[Order], Awaitable[Evidence | None]] | None,
+        compared: Collection[str] | None,
     ) -> Loaded:
         """Write the orders down, block by block, each registered on this machine before."""
         memory = self._database.memory
@@ -572,7 +576,7 @@ class Journal:
         if memory is not None and loading is not None and not loading.is_complete:
             await self._make_ready(memory.registry, loading, batch_id, adoption)
         remembered = await self._remembered_rules((await self.run(batch_id)).identity)
-        return await self._submit("load_complete", _loading.complete, batch_id, load, remembered)
+        return await self._submit("load_complete", _loading.complete, batch_id, load, remembered, compared)
 
     # The outbox: single orders
 

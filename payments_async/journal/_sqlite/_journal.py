@@ -8,7 +8,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
@@ -154,10 +154,17 @@ class _TemporaryJournal(SqliteJournal):
         policy: str | None = None,
         outbox: str | None = None,
         approvals: int = 0,
+        compared: Collection[str] | None = None,
     ) -> Run:
         _check_local(identity)
         return await super().open_run(
-            batch_id, identity, source_digest=source_digest, policy=policy, outbox=outbox, approvals=approvals
+            batch_id,
+            identity,
+            source_digest=source_digest,
+            policy=policy,
+            outbox=outbox,
+            approvals=approvals,
+            compared=compared,
         )
 
     async def open_outbox(self, name: str, identity: RunIdentity) -> Run:

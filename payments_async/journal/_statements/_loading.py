@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from typing import NamedTuple
@@ -14,7 +14,14 @@ from payments_async._values.request_ids import plain_id
 from payments_async._wire.bodies import write_order
 from payments_async._wire.orders import Order
 from payments_async.journal._approvals import ApprovalRule
-from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
+from payments_async.journal._faults import (
+    HeldElsewhere,
+    LoadBusy,
+    NotCompared,
+    OrdersArchived,
+    OrdersDiffer,
+    WrongAccount,
+)
 from payments_async.journal._records import Evidence, Loaded, RunIdentity, TakeoverAuthorisation, body_digest
 from payments_async.journal._statements import _leases
 from payments_async.journal._statements._approvals import check_approved
@@ -104,6 +111,7 @@ def begin_run(
     outbox: str | None,
     approvals: int | None = None,
     remembered: Sequence[ApprovalRule] = (),
+    compared: Collection[str] | None = None,
     *,
     kind: str = BATCH,
 ) -> None:
@@ -115,8 +123,10 @@ def begin_run(
         approvals: How many persons must have approved it, if the journal asks for no more; ``None`` for what is no
             batch of anybody's, but the orders of an outbox one by one.
         remembered: Which rules this machine knows the journal, and the account's others, to have.
+        compared: The batches that its plan was compared with; ``None`` where nobody says.
         kind: What it is.
     """
+    _check_compared(commit, batch_id, compared)
     if approvals is not None:
         check_approved(commit, batch_id, source_digest, approvals, remembered)
     ours = (identity.base_address, identity.key_fingerprint, identity.user_id)
@@ -246,11 +256,17 @@ def drop_unseen(commit: Commit, load: Load, after: int) -> int | None:
     return found[-1][0] if found else None
 
 
-def complete(commit: Commit, batch_id: str, load: Load, remembered: Sequence[ApprovalRule] = ()) -> Loaded:
+def complete(
+    commit: Commit,
+    batch_id: str,
+    load: Load,
+    remembered: Sequence[ApprovalRule] = (),
+    compared: Collection[str] | None = None,
+) -> Loaded:
     """Make a batch ready to be sent; or, if it was, make sure that nothing is missing from what was loaded.
 
-    Somebody else may have begun it meanwhile, by another digest, or had approvals asked for: what counts is of which
-    digest this load is.
+    Another process may have begun it meanwhile, by another digest, or had approvals asked for: what counts is of which
+    digest this load is. Of two batches that are loaded side by side, the second one to come here was not compared.
     """
     total = _total(commit, load.run)
     total += sum(count for run, _state, count, _amount in commit.moves if run == load.run)
@@ -260,6 +276,7 @@ def complete(commit: Commit, batch_id: str, load: Load, remembered: Sequence[App
         return Loaded(total=total, added=0, repeated=load.repeated)
     _renew_lease(commit, load)
     check_approved(commit, batch_id, load.source_digest, 0, remembered)
+    _check_compared(commit, batch_id, compared)
     _apply_early_events(commit, load)
     commit.passed("load_complete.events_applied")
     chunks = chunk_of(load.next_id - 1) + 1 if load.next_id > load.first else 0
@@ -277,6 +294,17 @@ def complete(commit: Commit, batch_id: str, load: Load, remembered: Sequence[App
     )
     _leases.forget(commit, LOAD, load.batch_id)
     return Loaded(total=total, added=load.added, repeated=load.repeated)
+
+
+def _check_compared(commit: Commit, batch_id: str, compared: Collection[str] | None) -> None:
+    """Refuse a batch that is not complete, and whose plan does not know one that is. Raises ``NotCompared``."""
+    if compared is None:
+        return
+    sql = "SELECT batch_id FROM run WHERE kind = ? AND state = 'ready' ORDER BY ready_at, id"
+    names = [name for (name,) in commit.execute(sql, (BATCH,)).fetchall()]
+    new = [] if batch_id in names else [name for name in names if name not in compared]
+    if new:
+        raise NotCompared(f"batch {new[-1]} was begun after {batch_id} was planned, and may pay the same people")
 
 
 def _total(commit: Commit, run: int) -> int:

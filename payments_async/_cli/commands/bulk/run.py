@@ -1,7 +1,7 @@
 """`payments-async bulk run`: a batch sent once it is clean, approved and confirmed. The same command goes on."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +15,6 @@ from payments_async._cli.agreement import agree
 from payments_async._cli.batch_file import BatchId, FormatOptions, RowOptions, Validate, check_guesses, read_payments
 from payments_async._cli.batch_plan import (
     PlanChecks,
-    check_compared,
     check_plan,
     make_plan,
     names_shown,
@@ -205,7 +204,7 @@ async def bulk_run(
                 await agree(screen, payments, made, question, otherwise="nothing was sent", before=before)
             options = kept_options(read.how, rows, checks, made)
             kept = proposal_of(made, batch_id, source.file, read.batch.digest, options, signed_here(None))
-            return await run.send(payments, made, read.batch, kept, others)
+            return await run.send(payments, made, read.batch, kept)
 
 
 @attrs.frozen(kw_only=True)
@@ -311,18 +310,9 @@ class _BatchRun:
     again: str
     teller: Teller
 
-    async def send(
-        self, payments: PaymentsSession, plan: Plan, batch: Batch, kept: Proposal, before: Sequence[Run]
-    ) -> Exit:
-        """Send what was planned, show it, and say how to go on.
-
-        Args:
-            before: What the journal held when it was planned.
-
-        Raises:
-            BadInput: It holds another batch by now, which may pay the same people.
-        """
-        status = await self._carried_out(payments, plan, batch, kept, before)
+    async def send(self, payments: PaymentsSession, plan: Plan, batch: Batch, kept: Proposal) -> Exit:
+        """Send what was planned, show it, and say how to go on."""
+        status = await self._carried_out(payments, plan, batch, kept)
         return await self._offered(status, plan.count, batch.path)
 
     async def go_on(
@@ -356,7 +346,6 @@ class _BatchRun:
         plan: Plan | None,
         batch: Batch | None,
         kept: Proposal | None,
-        before: Sequence[Run] = (),
     ) -> Exit:
         screen = self.screen
         screen.say()
@@ -365,8 +354,6 @@ class _BatchRun:
                 introduce(screen, self.journal, journal)
                 if self.limits.without_looking:
                     await check_doubt(journal)
-                if kept is not None:
-                    await check_compared(journal, before, self.batch_id)
                 if kept is not None and all(one.withdrawn is not None for one in await journal.proposals(kept.digest)):
                     await journal.propose(kept)  # so that it goes on without the file being named again
                 async with AsyncExitStack() as stack:
@@ -411,6 +398,7 @@ class _BatchRun:
                             source_digest=None if plan is None else plan.digest,
                             adoption=self.adoption,
                             approvals=self.approvals,
+                            compared=None if plan is None else plan.compared,
                         ),
                     )
             except HeldElsewhere as error:

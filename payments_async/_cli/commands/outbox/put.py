@@ -17,7 +17,6 @@ from payments_async._cli.batch_file import (
 )
 from payments_async._cli.batch_plan import (
     PlanChecks,
-    check_compared,
     check_plan,
     make_plan,
     names_shown,
@@ -111,10 +110,9 @@ async def put_file(
     check_guesses(read.batch, what.approved, yes=what.yes)
     async with session as payments:
         async with existing(journal) as held:
-            before = () if held is None else await held.runs()
             if held is not None:
                 await check_new_outbox(held, name, is_wanted=False)
-                _check_own(before, batch_id, name)
+                _check_own(await held.runs(), batch_id, name)
             made = await make_plan(
                 screen,
                 payments,
@@ -144,9 +142,8 @@ async def put_file(
             tell_always()
             async with opened(journal, new=True) as held:
                 introduce(screen, journal, held)
-                await check_compared(held, before, batch_id)
                 async with Outbox(payments, held, name, worker=None) as outbox:
-                    loaded = await put(outbox, batch_id, made.orders, source_digest=made.digest)
+                    loaded = await put(outbox, batch_id, made.orders, source_digest=made.digest, compared=made.compared)
                 paused = await held.paused(name)
         except BatchChanged as error:
             raise BadInput("the file was changed while it was read; nothing was put. Begin again") from error
