@@ -49,12 +49,6 @@ class ColumnMemory:
         kept = self._known(headings).get("options")
         return kept if isinstance(kept, dict) else {}
 
-    def sheets(self) -> Sequence[str]:
-        """The sheets on which files were, the one said last first."""
-        kept = (one.get("options") for one in reversed(self._kept.values()))
-        found = [options.get("sheet") for options in kept if isinstance(options, dict)]
-        return list(dict.fromkeys(sheet for sheet in found if isinstance(sheet, str)))
-
     def since(self, headings: Sequence[str]) -> str:
         """The day on which that was said."""
         return str(self._known(headings).get("kept_on", "some day"))
@@ -136,7 +130,8 @@ BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.")]
 BatchId = Annotated[
     str | None, typer.Option(help="Names the batch, once and for ever; after the file and its month by default.")
 ]
-_REMEMBERED = ("sheet", "kind", "item", "guess_items", "derive_request_ids", "currency")  # of files with this header
+# Of files with this header. Never a sheet: the one that was named may be that of a month before.
+_REMEMBERED = ("kind", "item", "guess_items", "derive_request_ids", "currency")
 _OPTIONS = {"mapping": "--map", "item": "--item", "encoding": "--encoding", "delimiter": "--delimiter"}
 Validate = Annotated[bool, typer.Option("--validate", help="Ask the service about every row.")]
 
@@ -240,14 +235,11 @@ async def read_payments(
     batch = await read_file(screen, path, mapping=mapping, **how)
     if file_format.forget:
         memory.forget(batch.headings)
-    if how["sheet"] is None and not known.options(batch.headings):
-        batch, how["sheet"] = await _on_known_sheet(screen, path, known, batch, mapping, how)
-    # never a sheet: the usual one has these headings, and another one may be that of a month before
-    kept = {name: known.options(batch.headings).get(name) for name in _REMEMBERED if not how[name] and name != "sheet"}
+    kept = {name: known.options(batch.headings).get(name) for name in _REMEMBERED if not how[name]}
     if kept := {name: value for name, value in kept.items() if isinstance(value, str | bool)}:
         how |= kept
         batch = await read_file(screen, path, mapping=mapping, **how)
-    told: dict[str, object] = {**kept, "sheet": how["sheet"] if file_format.sheet is None else None}
+    told: dict[str, object] = dict(kept)
     told["map"] = None if said or is_exact else [f"{column}={heading}" for column, heading in batch.mapping.items()]
     if words := flags(told):
         screen.note(f"read as on {known.since(batch.headings)}: {shlex.join(words)}; --forget forgets that")
@@ -335,20 +327,6 @@ def check_guesses(batch: Batch, approved: str | None, *, yes: bool) -> None:
             "--guess-items: a person has to look at the guesses: plan the file, and name the digest that was approved "
             "(--plan), or leave out --yes"
         )
-
-
-async def _on_known_sheet(
-    screen: Screen, path: Path, known: ColumnMemory, batch: Batch, mapping: Any, how: Mapping[str, Any]
-) -> tuple[Batch, str | None]:
-    """The file, read on the sheet that a file with its header was on before; or as it was read first."""
-    for sheet in known.sheets():
-        try:
-            other = await read_file(screen, path, mapping=mapping, **{**how, "sheet": sheet})
-        except BadInput:  # it has no such sheet, or is not a workbook
-            continue
-        if known.options(other.headings).get("sheet") == sheet:
-            return other, sheet
-    return batch, None
 
 
 def _lacks_items(batch: Batch) -> bool:

@@ -65,10 +65,7 @@ _SENT_ALREADY = (
     "the file was given back with what became of its rows: they were sent, and would be paid once more; send the file "
     "of those that were not paid (bulk retry-file), or look at each row"
 )
-_SHOWN_SHEET = (
-    "the workbook opens on this sheet, which has such headings too, and its first sheet is read: name the one that is "
-    "meant (--sheet)"
-)
+_SUCH_A_SHEET = "this sheet has such headings too, and {} is read: name the one that is meant (--sheet)"
 _HIDDEN_SHEET = "the sheet is hidden in the spreadsheet, and would be paid; show it and look at it, or name another"
 
 
@@ -380,14 +377,18 @@ def _only_sheet_with_rows(path: Path, layout: Layout, first: Sheet | None) -> La
     """How to read a workbook whose first sheet has no known headings, and one other has, as behind a cover sheet."""
     if layout.sheet is not None or first is None:
         return None
-    found = [other for name in first.others if (other := _with_rows(path, layout, name)) is not None]
-    return found[0] if len(found) == 1 else None
+    found = list(_headed_sheets(path, layout, first))
+    return attrs.evolve(layout, sheet=found[0]) if len(found) == 1 else None
 
 
-def _with_rows(path: Path, layout: Layout, name: str) -> Layout | None:
-    """How to read another sheet of a workbook, where it has known headings."""
-    with open_table(path, other := attrs.evolve(layout, sheet=name), looks=True) as table:
-        return other if table.columns is not None and table.columns.known > 1 else None
+def _headed_sheets(path: Path, layout: Layout, first: Sheet) -> Mapping[str, Columns]:
+    """The other sheets of a workbook that have known headings and can be read."""
+    found: dict[str, Columns] = {}
+    for name in first.others:
+        with suppress(ValueError), open_table(path, attrs.evolve(layout, sheet=name), looks=True) as table:
+            if table.columns is not None and table.columns.known > 1:
+                found[name] = table.columns
+    return found
 
 
 def _repeated(repeat: Repeat, ids: Mapping[int, str]) -> str:
@@ -663,9 +664,12 @@ class _Walk:
             yield Issue(field="", value=GIVEN_BACK[0], remedy=_SENT_ALREADY)
         if sheet is None:
             return
-        is_told = self._first_layout.sheet is not None or sheet.shown == sheet.name
-        if not is_told and _with_rows(self._path, self._first_layout, sheet.shown) is not None:
-            yield Issue(field="sheet", value=harmless(sheet.shown), remedy=_SHOWN_SHEET)
+        if self._first_layout.sheet is None:
+            for other, found in _headed_sheets(self._path, self._first_layout, sheet).items():
+                is_alike = found.known >= FEWEST_COLUMNS and not always_needed(self._rules) & found.absent
+                if is_alike or other == sheet.shown:
+                    remedy = _SUCH_A_SHEET.format(_listed([sheet.name]))
+                    yield Issue(field="sheet", value=harmless(other), remedy=remedy)
         if sheet.is_hidden and self.good:
             yield Issue(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
         if self._hidden:
