@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from explorer import absences, departures, desks, leases, notifications, persons, puts, replies, sessions, signatures
+from explorer import (
+    absences,
+    departures,
+    desks,
+    files,
+    leases,
+    notifications,
+    persons,
+    puts,
+    replies,
+    sessions,
+    signatures,
+)
 from explorer.worlds import Plan
 
 TINY = Plan(name="refused and failed", rejects=True, fails=True, losses=1, notifies=True, lists=True)
@@ -14,16 +26,16 @@ DEFAULT = (
     Plan(name="refused by two workers", workers=2, rejects=True, unread=1),
     Plan(name="a person, and a refusal", losses=1, lists=True, write_offs=1, rejects=True),
     Plan(name="put directly", workers=2, direct=True, kills=1, losses=1, notifies=True),
-    Plan(name="cancelled", workers=2, kills=1, losses=1, unread=1, cancels=1),
     Plan(name="cancelled, and sent again", losses=1, late=2, lists=True, write_offs=1, cancels=1),
     Plan(name="a copy of a batch", late=1, lists=True, restores=1, lifts=1),
     Plan(name="a person", losses=1, late=1, lists=True, notifies=True, write_offs=1, forged=("failed",)),
     Plan(name="a copy", late=1, lists=True, puts=True, restores=1, lifts=1),
-    Plan(name="two workers", workers=2, kills=1, losses=1, unread=1),
 )
 LONG = Plan(name="lists of two workers", workers=2, losses=1, late=1, lists=True)  # as long as all before
 LARGE = (
     LONG,
+    Plan(name="two workers", workers=2, kills=1, losses=1, unread=1),
+    Plan(name="cancelled", workers=2, kills=1, losses=1, unread=1, cancels=1),
     Plan(name="a failover", workers=2, rejects=True, restores=1, named_lifts=1, survives=True),
     Plan(name="two orders", workers=1, orders=2, losses=1, notifies=True, forged=("crossed",)),
     Plan(name="two workers and two orders", workers=2, orders=2, losses=1, notifies=True),
@@ -40,5 +52,5 @@ LARGE = (
 BY_NAME = {plan.name: plan for plan in (*DEFAULT, *LARGE)}
 # Those of persons and files, of leases, of single orders and of orders in doubt; to be made one by one.
 DESKS = tuple(make for module in (desks, leases, puts, persons, signatures, notifications) for make in module.desks())
-# What needs no journal: answers of a service, a session with its callers, lists that are counted, departure records.
-WIRES = replies.search, sessions.search, absences.search, departures.search
+# What needs no journal in memory: answers of a service, a session with its callers, lists that are counted, real files.
+WIRES = replies.search, sessions.search, absences.search, departures.search, files.search

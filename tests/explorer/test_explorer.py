@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from explorer import absences, departures, desks, replies, sessions
+from explorer import absences, departures, desks, files, replies, sessions
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
@@ -73,6 +73,14 @@ def test_every_sequence_of_a_few_lists() -> None:
 def test_every_history_of_a_departure_record() -> None:
     """One that was copied, torn, put back or outlived proves of nothing that left that it did not."""
     report = departures.search()
+    assert ("", ()) == (report.wrong, report.history), str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is open is not replaced there")
+def test_every_history_of_a_journals_files() -> None:
+    """Copied, put back, lost, named twice or adopted, at whatever moment: what was sent is never sent again."""
+    report = files.search()
     assert ("", ()) == (report.wrong, report.history), str(report)
 
 

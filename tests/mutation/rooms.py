@@ -248,19 +248,21 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING), ("desks",)),
     **dict.fromkeys((mutants.PERMITS, mutants.RECORDS), ("leases",)),
     **dict.fromkeys((mutants.EVIDENCE, mutants.WEIGHING, mutants.STATES), ("persons", "leases")),
-    **dict.fromkeys((mutants.PUTS, mutants.IDS), ("puts",)),
+    **dict.fromkeys((mutants.PUTS, mutants.IDS), ("puts", "files")),
     mutants.REPLIES: ("replies",),
     **dict.fromkeys((mutants.APPROVERS, mutants.SIGNED), ("signatures",)),
     **dict.fromkeys((mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT), ("sessions",)),
     mutants.NOTIFICATIONS: ("notifications",),
     mutants.ABSENCES: ("absences",),
-    **dict.fromkeys((mutants.QUARANTINE, mutants.ENTRIES, mutants.HISTORY), ("persons",)),
+    mutants.QUARANTINE: ("persons", "files"),
+    **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL), ("files",)),
+    **dict.fromkeys((mutants.ENTRIES, mutants.HISTORY), ("persons",)),
     mutants.DEPARTURES: ("departures",),
 }
 BY_DESKS_ALONE = frozenset(
     {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
     | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT, mutants.NOTIFICATIONS, mutants.ABSENCES}
-    | {mutants.DEPARTURES}
+    | {mutants.DEPARTURES, mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
