@@ -265,7 +265,7 @@ class Screen:
         return self.typed(f"{question} [y/N]", otherwise=otherwise, option=option).lower() in ("y", "yes")
 
     def typed(self, question: str, *, otherwise: str, option: str = "--yes") -> str:
-        """What the person at the terminal types; nothing where the input ends.
+        """What the person at the terminal types once the question is shown; nothing where the input ends.
 
         Raises:
             BadInput: There is no terminal to ask at.
@@ -277,6 +277,7 @@ class Screen:
             )
         try:
             with _asking():
+                _discard_typed_ahead()
                 return input(f"\n{question} ").strip()
         except EOFError:
             return ""
@@ -324,6 +325,19 @@ def _asking() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def _discard_typed_ahead() -> None:
+    """Discard what was typed before a question is shown: it is the answer to another one, or a second stroke."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+    else:
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def clean(text: str) -> str:

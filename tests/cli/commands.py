@@ -60,8 +60,8 @@ def _read(terminal: int, insists: str) -> bytes:
 
 
 def is_asked(shown: str) -> bool:
-    """Whether a terminal shows a question."""
-    return "[y/N]" in shown
+    """Whether a terminal shows a question, and waits for the answer."""
+    return shown.endswith(("[y/N] ", "Type the sum "))
 
 
 async def send(sandbox: Sandbox, order: PayoutOrder) -> None:
@@ -77,13 +77,16 @@ def on_terminal(
     environment: Mapping[str, str],
     meanwhile: Callable[[], object] | None = None,
     when: Callable[[str], bool] = is_asked,
+    ahead: str = "",
 ) -> Ran:
-    """Run a command on a terminal of its own, where somebody types: at once, or once something happened meanwhile.
+    """Run a command on a terminal of its own, where a person types a line at each question.
 
-    Whoever types Ctrl-C types it until it is heard: between the question and the reading of its answer it is not.
+    Ctrl-C is typed until it is heard: between the question and the reading of its answer it is not.
 
     Args:
-        meanwhile: What happens, as soon as the terminal shows what ``when`` waits for: by default that it asks.
+        meanwhile: What happens at the first question, before a line is typed.
+        when: What the terminal shows then: by default a question.
+        ahead: What is typed as soon as the command starts.
     """
     ours, theirs = pty.openpty()
     # its controlling terminal, so that Ctrl-C typed there is one
@@ -94,16 +97,18 @@ def on_terminal(
         pass_fds=(theirs,),
     )
     os.close(theirs)
-    if meanwhile is None:
-        os.write(ours, typed.encode())
-    shown = b""
+    os.write(ours, ahead.encode())
+    shown, lines = b"", typed.splitlines(keepends=True)
     try:
-        while piece := _read(ours, typed if typed == CTRL_C and meanwhile is None else ""):
+        while piece := _read(ours, typed if typed == CTRL_C and not lines else ""):
             shown += piece
-            if meanwhile is not None and when(shown.decode(errors="replace")):
+            if not when(shown.decode(errors="replace")):
+                continue
+            if meanwhile is not None:
                 meanwhile()
                 meanwhile = None
-                os.write(ours, typed.encode())
+            if lines:
+                os.write(ours, lines.pop(0).encode())
     except OSError:  # what Linux answers once the other end is closed
         pass
     finally:

@@ -78,9 +78,11 @@ def run_on_terminal(sandbox: Sandbox) -> Run:
         typed: str = "",
         meanwhile: Callable[[], object] | None = None,
         when: Callable[[str], bool] = is_asked,
+        ahead: str = "",
         **settings: str | None,
     ) -> Ran:
-        ran = await asyncio.to_thread(on_terminal, arguments, typed, surroundings(sandbox, settings), meanwhile, when)
+        environment = surroundings(sandbox, settings)
+        ran = await asyncio.to_thread(on_terminal, arguments, typed, environment, meanwhile, when, ahead)
         return checked(sandbox, settings, ran)
 
     return run

@@ -75,14 +75,18 @@ async def test_nobody_to_ask_means_nothing_is_sent(run: Run, sandbox: Sandbox) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("typed", "status", "executions"),
-    [pytest.param("y\n", 0, 1, id="yes"), pytest.param("n\n", 5, 0, id="no"), pytest.param("\n", 5, 0, id="nothing")],
+    ("ahead", "typed", "status", "executions"),
+    [
+        pytest.param("", "y\n", 0, 1, id="yes"),
+        pytest.param("y\n", "n\n", 5, 0, id="no-after-a-yes-typed-ahead"),
+        pytest.param("", "\n", 5, 0, id="nothing"),
+    ],
 )
 async def test_a_terminal_is_asked(
-    run_on_terminal: Run, sandbox: Sandbox, typed: str, status: int, executions: int
+    run_on_terminal: Run, sandbox: Sandbox, ahead: str, typed: str, status: int, executions: int
 ) -> None:
-    """Only a clear yes sends it, and what is to be checked stands there in full."""
-    ran = await run_on_terminal(*PAY, *OURS, "--message", "dismissed - last pay", typed=typed)
+    """Only a clear yes to the question as it stands there sends it, and what is to be checked is shown in full."""
+    ran = await run_on_terminal(*PAY, *OURS, "--message", "dismissed - last pay", ahead=ahead, typed=typed)
     assert (status, executions) == (ran.status, sandbox.executions("voucher-17"))
     shown, asked, told = ran.out.partition("Send 150,000.50 UGX to wallet +256772000017? [y/N]")
     assert ("Grace Akello" in shown, "dismissed - last pay" in shown, bool(asked)) == (True, True, True)
@@ -100,7 +104,7 @@ async def test_a_question_is_masked_where_that_is_asked_for(run_on_terminal: Run
 @pytest.mark.slow
 async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal: Run, sandbox: Sandbox) -> None:
     """Who breaks it off there is told so."""
-    ran = await run_on_terminal(*PAY, *OURS, typed=CTRL_C, meanwhile=lambda: None)
+    ran = await run_on_terminal(*PAY, *OURS, typed=CTRL_C)
     assert (5, 0) == (ran.status, len(sandbox.ledger))
     assert "nothing was sent" in ran.said
     assert "stopped" in ran.said

@@ -560,7 +560,6 @@ async def test_a_terminal_shows_the_work_on_one_line_that_stays(
         "run",
         *IN,
         typed=CTRL_C,
-        meanwhile=lambda: None,
         when=lambda shown: "planned" not in shown.split("outbox")[-1] and "/s" in shown and len(sandbox.ledger) == 3,
     )
     assert (0, 3) == (ran.status, len(sandbox.ledger))

@@ -181,7 +181,6 @@ async def test_a_secret_is_typed_unseen(run_on_terminal: Run, file: Path) -> Non
         "set-secret",
         "app_key",
         typed=CTRL_C,
-        meanwhile=lambda: None,
         when=lambda shown: "app_key of" in shown,
     )
     assert (5, True) == (ran.status, "stopped" in ran.out)
