@@ -6,11 +6,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from payments_async._session.quirks import MetQuirks
-from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._values.errors import (
     AuthenticationFailed,
     PaymentsError,
@@ -22,9 +22,12 @@ from payments_async._values.errors import (
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import Secret, Secrets, masked
 from payments_async._wire import endpoints
-from payments_async._wire.call import Call
+from payments_async._wire.call import Call, TransportFailure
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.replies import Login, read_reply
+
+if TYPE_CHECKING:
+    from payments_async._session.transport import Patience, Transport
 
 _log = logging.getLogger("payments_async")
 
@@ -260,9 +263,8 @@ class LoginCalls:
         """Make a login call once. No error that it raises has our secrets in it."""
         transport = self._transport
         try:
-            reply = await transport.exchange(
-                call, Outgoing(call.body or b""), transport.make_headers(None), self._patience
-            )
+            body = transport.make_body(call.body or b"")
+            reply = await transport.exchange(call, body, transport.make_headers(None), self._patience)
         except TransportFailure as failure:
             raise ServiceFault(f"the login failed: {failure}") from failure
         self._quirks.look_at_answer(call, reply)

@@ -7,7 +7,7 @@ import copy
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import attrs
 from multidict import CIMultiDict
@@ -17,16 +17,18 @@ from payments_async._session.books import Books, telling
 from payments_async._session.exchanges import AttemptHook, Exchanges, Listener, listening, tell_attempt
 from payments_async._session.limits import Gate, RetryPolicy
 from payments_async._session.quirks import MetQuirks
-from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._values.errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 from payments_async._values.fanout import fan_out
 from payments_async._values.masking import Secrets, redact
 from payments_async._values.observing import Observer
 from payments_async._wire import endpoints
-from payments_async._wire.call import Call, Reply, with_query
+from payments_async._wire.call import Call, Reply, TransportFailure, with_query
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.models import Acceptance, Transaction
 from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
+
+if TYPE_CHECKING:
+    from payments_async._session.transport import Outgoing, Patience, Transport
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -405,7 +407,7 @@ class _Attempts(Generic[T]):
         try:
             token = (executor.auth.good or await self._token()) if call.authorized else None
             if call.body is not None or call.once:  # an empty body is watched too
-                self._outgoing = Outgoing(call.body or b"", self._may_leave)
+                self._outgoing = executor.transport.make_body(call.body or b"", self._may_leave)
             headers = executor.headers(call, token)
             reply = self._reply = await executor.transport.exchange(call, self._outgoing, headers, executor.patience)
         except TransportFailure as failure:

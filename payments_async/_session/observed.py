@@ -11,10 +11,10 @@ from yarl import URL
 
 from payments_async._session.executor import Executor
 from payments_async._session.limits import RetryPolicy
-from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._session.transport import Outgoing, Patience, Transport
 from payments_async._values.errors import PaymentsError
 from payments_async._values.observing import Fact, Observer
-from payments_async._wire.call import Call, Reply
+from payments_async._wire.call import Call, Reply, TransportFailure
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.kinds import KINDS
 from payments_async._wire.models import Acceptance, Transaction

@@ -15,9 +15,8 @@ from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from decimal import Decimal
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
-import aiohttp
 from yarl import URL
 
 from payments_async._session.auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
@@ -28,20 +27,27 @@ from payments_async._session.limits import Gate, Limits, RetryPolicy
 from payments_async._session.lists import Listing
 from payments_async._session.quirks import MetQuirks
 from payments_async._session.transactions import Transactions
-from payments_async._session.transport import DEFAULT_TIMEOUT, Transport
-from payments_async._values.checks import check_callable, check_flag, check_instance, check_number, check_whole
+from payments_async._values.checks import check_callable, check_flag, check_instance, check_whole
 from payments_async._values.deadlines import steady_seconds
 from payments_async._values.errors import InvalidOrder, PaymentsError
 from payments_async._values.frozen import field, frozen
 from payments_async._values.log_lines import LOG, show_log
 from payments_async._values.masking import Secret, Secrets
 from payments_async._values.observing import Observer, guarded
+from payments_async._values.public import Late
 from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call
 from payments_async._wire.dialect import Dialect
 from payments_async._wire.models import Acceptance, Account, Card, Page, Product, ProductItem, Validation
 from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from payments_async._session.transport import Transport
+else:
+    aiohttp = Late("aiohttp")  # the first session brings it: who only puts orders, or asks for help, does without
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -51,6 +57,8 @@ A = TypeVar("A", bound=AttemptHook)
 logging.getLogger("payments_async").addHandler(logging.NullHandler())
 
 
+# Strict on purpose: a payout is answered in a second or two, and its outcome is unknown while nobody answers.
+_TIMEOUT = 60.0
 _BASE_URL = "PAYMENTS_BASE_URL"
 _CREDENTIALS = {"app_key": "PAYMENTS_APP_KEY", "app_password": "PAYMENTS_APP_PASSWORD", "user_id": "PAYMENTS_USER_ID"}
 
@@ -75,7 +83,10 @@ class HttpConnection:
     trust_env: bool = False
 
     def __attrs_post_init__(self) -> None:
-        _check_kinds((("http", self.http), ("ssl", self.ssl)))
+        if self.http is not None:
+            remedy = "an aiohttp.ClientSession (one that repeats requests would pay twice)"
+            check_instance("http", self.http, aiohttp.ClientSession, remedy)
+        _check_kinds((("ssl", self.ssl),))
         check_flag("trust_env", self.trust_env)
         if self.http is not None and self.trust_env:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
@@ -115,7 +126,7 @@ class PaymentsSession:
         dialect: Dialect | None = None,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
-        timeout: aiohttp.ClientTimeout | float = DEFAULT_TIMEOUT,
+        timeout: aiohttp.ClientTimeout | float = _TIMEOUT,
         connection: HttpConnection | None = None,
         observer: Observer | None = None,
         testing: Testing = NOT_TESTING,
@@ -139,7 +150,6 @@ class PaymentsSession:
             TypeError, ValueError: When the address or a setting cannot be right; the message names it.
         """
         _check_settings(credentials, dialect, retry, limits, connection, testing)
-        timeouts = _timeouts(timeout)
         clock, sleep = testing.clock or steady_seconds, testing.sleep or asyncio.sleep
         dialect = dialect or Dialect()
         limits = limits or Limits()
@@ -158,7 +168,7 @@ class PaymentsSession:
         )
         _check_prefix(transport.base_url, dialect.api_prefix)
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
-        patience = transport.make_patience(timeouts)
+        patience = transport.make_patience(timeout)
         quirks = MetQuirks(observer)
         logins = LoginCalls(transport, patience, credentials, dialect, secrets, quirks)
         renew = None if dialect.refresh_path is None else logins.refresh
@@ -263,7 +273,7 @@ class PaymentsSession:
                     raise ValueError(f"dialect.{name}: belongs to the login, which is shared; open a session for it")
             _check_prefix(self.base_url, dialect.api_prefix)
         executor = self._executor
-        patience = None if timeout is None else executor.transport.make_patience(_timeouts(timeout))
+        patience = None if timeout is None else executor.transport.make_patience(timeout)
         if proxy is not None:
             patience = executor.transport.through(patience or executor.patience, proxy)
         other = copy.copy(self)
@@ -454,6 +464,8 @@ def testing_of(payments: PaymentsSession) -> Testing:
 def _parts(observer: Observer | None) -> tuple[type[Transport], type[Executor]]:
     """What sends and what executes; where nobody watches, what tells of it is not even imported."""
     if observer is None:
+        from payments_async._session.transport import Transport
+
         return Transport, Executor
     from payments_async._session.observed import ObservedExecutor, ObservedTransport
 
@@ -464,7 +476,6 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "dialect": (Dialect, "Dialect(...)"),
     "retry": (RetryPolicy, "RetryPolicy(attempts=...)"),
     "limits": (Limits, "Limits(concurrency=...)"),
-    "http": (aiohttp.ClientSession, "an aiohttp.ClientSession (one that repeats requests would pay twice)"),
     "ssl": (tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified"),
     "connection": (HttpConnection, "HttpConnection(proxy=...)"),
 }
@@ -506,19 +517,6 @@ def _check_headers(headers: Mapping[Any, Any]) -> None:
             raise ValueError("headers: a name must be a token, such as 'X-Trace'")
         if not (value.isascii() and value.isprintable()) or value != value.strip():
             raise ValueError(f"headers: the value of {name} must be printable ASCII, without spaces around it")
-
-
-def _timeouts(timeout: aiohttp.ClientTimeout | float) -> aiohttp.ClientTimeout:
-    """The timeouts of one exchange, where a number of seconds is that of all of it."""
-    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
-        check_number("timeout", timeout, above_zero=True)
-        return aiohttp.ClientTimeout(total=timeout, sock_connect=DEFAULT_TIMEOUT.sock_connect)
-    remedy = "seconds, or aiohttp.ClientTimeout(total=60.0)"
-    found = check_instance("timeout", timeout, aiohttp.ClientTimeout, remedy)
-    for part in ("total", "connect", "sock_read", "sock_connect"):
-        if (seconds := getattr(found, part)) is not None:
-            check_number(f"timeout.{part}", seconds)
-    return found
 
 
 def _check_prefix(base_url: str, prefix: str) -> None:

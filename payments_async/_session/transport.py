@@ -21,15 +21,15 @@ from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from payments_async._values.checks import check_instance, check_number
 from payments_async._values.deadlines import Deadlines
 from payments_async._values.masking import Secret, redact
 from payments_async._values.public import blank, without_locals
 from payments_async._version import __version__
-from payments_async._wire.call import Call, Reply
+from payments_async._wire.call import Call, Reply, TransportFailure
 from payments_async._wire.replies import correlation_id_of, retry_after, seconds_ahead
 
-# Strict on purpose: a payout is answered in a second or two, and its outcome is unknown while nobody answers.
-DEFAULT_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
+_CONNECT = 10.0  # seconds, where all of an exchange is given as a number
 _CHUNK = 2**16
 _UNREAD = frozenset({401, 429})  # said without a look at the body, and worth an answer of ours
 _NOT_KNOWN = object()
@@ -46,10 +46,6 @@ _MOST_LOGGED = 100
 _EARLY = "an answer had come before the request left; it belongs to another one, and the connection was given up"
 
 _log = logging.getLogger("payments_async")
-
-
-class TransportFailure(Exception):
-    """No usable answer. Whether the request may have arrived is ``Outgoing.left``."""
 
 
 class ForeignError(Exception):
@@ -195,7 +191,13 @@ class Patience:
 
 
 class Transport:
-    """One HTTP client below one base address."""
+    """One HTTP client below one base address.
+
+    Attributes:
+        make_body: Makes the body of one attempt.
+    """
+
+    make_body = Outgoing
 
     def __init__(
         self,
@@ -292,11 +294,18 @@ class Transport:
         if self._own is not None:
             await self._own.close()
 
-    def make_patience(self, timeout: aiohttp.ClientTimeout) -> Patience:
+    def make_patience(self, timeout: aiohttp.ClientTimeout | float) -> Patience:
         """How long the exchanges of some calls may take; the total is the caller's, and kept for all of them together.
 
         One timer for all of these exchanges costs less than aiohttp's one for each.
+
+        Args:
+            timeout: Of one exchange, where a number of seconds is that of all of it.
+
+        Raises:
+            TypeError, ValueError: It cannot be right.
         """
+        timeout = _timeouts(timeout)
         deadlines = Deadlines(timeout.total) if timeout.total else None
         if deadlines is not None:
             self._deadlines.add(deadlines)
@@ -451,6 +460,18 @@ def _check_unanswered(protocol: object) -> None:
     """Refuse a kept-alive connection on which more came than was asked for: it would be read as the next answer."""
     if getattr(protocol, "_buffer", None) or getattr(protocol, "_tail", None):  # aiohttp looks at them on release only
         raise TransportFailure(_EARLY)
+
+
+def _timeouts(timeout: aiohttp.ClientTimeout | float) -> aiohttp.ClientTimeout:
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+        check_number("timeout", timeout, above_zero=True)
+        return aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT)
+    remedy = "seconds, or aiohttp.ClientTimeout(total=60.0)"
+    found = check_instance("timeout", timeout, aiohttp.ClientTimeout, remedy)
+    for part in ("total", "connect", "sock_read", "sock_connect"):
+        if (seconds := getattr(found, part)) is not None:
+            check_number(f"timeout.{part}", seconds)
+    return found
 
 
 def _without_total(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:

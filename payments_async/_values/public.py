@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 import sysconfig
@@ -11,8 +12,8 @@ from contextlib import aclosing
 from enum import Enum
 from functools import wraps
 from pathlib import Path
-from types import FrameType, FunctionType, TracebackType
-from typing import Any, TypeVar, cast, get_type_hints
+from types import FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any, ForwardRef, TypeVar, cast
 
 E = TypeVar("E", bound=BaseException)
 # Whose locals are hidden: ours, and those of what we call. Frames of an application stay as they are.
@@ -27,8 +28,8 @@ _CALLED_BY_PYTHON = frozenset({"__init__", "__aenter__", "__aexit__", "__anext__
 def name_publicly(place: dict[str, Any]) -> None:
     """Let what a module offers name this module as its own, in every ``repr`` and traceback, and hide our locals there.
 
-    Names in the annotations of a class are looked up in the module that it names, so they are looked up before. The
-    price: ``inspect.getsource`` finds functions and methods, but no class as a whole.
+    Names in the annotations of a class are looked up in the module that it names, so each annotation names where it was
+    written. The price: ``inspect.getsource`` finds functions and methods, but no class as a whole.
 
     Args:
         place: The ``globals()`` of a module with ``__all__``. What another public module offers names that one.
@@ -43,13 +44,23 @@ def name_publicly(place: dict[str, Any]) -> None:
         if not isinstance(thing, type | FunctionType) or _is_offered(name, thing.__module__):
             continue
         if isinstance(thing, type) and (annotated := inspect.get_annotations(thing)):
-            hints = get_type_hints(thing, include_extras=True)
-            thing.__annotations__ = {member: hints[member] for member in annotated}
+            written_in = thing.__module__
+            thing.__annotations__ = {
+                member: ForwardRef(kind, module=written_in, is_class=True) if isinstance(kind, str) else kind
+                for member, kind in annotated.items()
+            }
         thing.__module__ = place["__name__"]
 
 
 def _is_offered(name: str, module: str) -> bool:
     return "._" not in module and name in getattr(sys.modules[module], "__all__", ())
+
+
+class Late(ModuleType):
+    """A module that is imported when something of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 def without_locals(error: E) -> E:

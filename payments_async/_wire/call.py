@@ -1,4 +1,4 @@
-"""Call: one exchange with the service, described but not made; and Reply: what came back, not yet understood."""
+"""Call: one exchange with the service, described but not made. Reply or TransportFailure: what came of it, unread."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ class Reply(msgspec.Struct):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:  # what tools ask for that take records apart
         return [("status", self.status)]
+
+
+class TransportFailure(Exception):
+    """No usable answer. Whether the request may have arrived is ``Outgoing.left``."""
 
 
 class Call(msgspec.Struct, Generic[T], kw_only=True):
