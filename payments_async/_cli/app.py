@@ -4,7 +4,9 @@ A command is imported when it is named: whoever asks what there is, or for one o
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,47 +72,6 @@ COMMANDS: Mapping[str, str] = {
     "sandbox": "sandbox",
 }
 
-app = typer.Typer(
-    cls=PlainGroup,
-    context_settings=dict(HELP_OPTIONS),
-    epilog=EXIT_CODES,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,  # a traceback with locals would show secrets and people
-    pretty_exceptions_show_locals=False,
-)
-_GROUPS: Mapping[str, typer.Typer] = {
-    "bulk": typer.Typer(
-        cls=PlainGroup,
-        help="Batches of payouts from a file: planned, approved, run, reconciled, reported. Never paid twice, never "
-        "lost.",
-        epilog=BULK_EXIT_CODES,
-        no_args_is_help=True,
-    ),
-    "outbox": typer.Typer(
-        cls=PlainGroup,
-        help="Single orders of applications, and batches beside them: a worker sends each once.",
-        epilog=OUTBOX_EXIT_CODES,
-        no_args_is_help=True,
-    ),
-    "fleet": typer.Typer(
-        cls=PlainGroup,
-        help="Many machines on one PostgreSQL journal: workers, batches for them, and what is done by the clock.",
-        epilog=OUTBOX_EXIT_CODES,
-        no_args_is_help=True,
-    ),
-    "journal": typer.Typer(
-        cls=PlainGroup,
-        help="What is on disk: checked, brought up to date, moved; old orders moved into an archive.",
-        no_args_is_help=True,
-    ),
-    "profile": typer.Typer(
-        cls=PlainGroup, help="Settings under a name, and their secrets in the keyring.", no_args_is_help=True
-    ),
-    "ipn": typer.Typer(
-        cls=PlainGroup, help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True
-    ),
-}
-
 
 def load_command(name: str) -> PlainCommand:
     """The command of this name, with its options and its whole help."""
@@ -122,30 +83,81 @@ def load_command(name: str) -> PlainCommand:
 
 def about(name: str) -> str:
     """The first paragraph of its help, read in its file: a list of commands does not wait for what they import."""
-    file = Path(__file__).parent / "commands" / f"{COMMANDS[name].replace('.', '/')}.py"
-    docstring = file.read_text(encoding="utf-8").partition(f"async def {_function(name)}(")[2].split('"""', 2)[1]
-    return docstring.partition("\n\n")[0]
+    docstring = _source(COMMANDS[name]).partition(f"async def {_function(name)}(")[2].split('"""', 2)[1]
+    return cleandoc(docstring.partition("\n\n")[0])
+
+
+@cache
+def _source(module: str) -> str:
+    return (Path(__file__).parent / "commands" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
 
 
 def _function(name: str) -> str:
     return name.replace(" ", "_").replace("-", "_")
 
 
-def _add_command(name: str) -> None:
-    """Add a command that is imported when it is named."""
+class _Named(PlainCommand):
+    """A command that is imported when it is named."""
 
-    class Named(PlainCommand):
-        def make_context(self, *given: Any, **more: Any) -> Any:
-            return load_command(name).make_context(*given, **more)
+    def __init__(self, name: str) -> None:
+        super().__init__(name.rpartition(" ")[2], help=about(name))
+        self._whole_name = name
 
-    group, _, own_name = name.rpartition(" ")
-    _GROUPS.get(group, app).command(own_name, help=about(name), cls=Named)(lambda: None)
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        return load_command(self._whole_name).make_context(*given, **more)
 
 
+class _Commands(PlainGroup):
+    """The commands of a group, or of none."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        own = [_Named(name) for name in COMMANDS if name.rpartition(" ")[0] == (self.name or "")]
+        self.commands = {**{str(one.name): one for one in own}, **self.commands}
+
+
+app = typer.Typer(
+    cls=_Commands,
+    context_settings=dict(HELP_OPTIONS),
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a traceback with locals would show secrets and people
+    pretty_exceptions_show_locals=False,
+)
+_GROUPS: Mapping[str, typer.Typer] = {
+    "bulk": typer.Typer(
+        cls=_Commands,
+        help="Batches of payouts from a file: planned, approved, run, reconciled, reported. Never paid twice, never "
+        "lost.",
+        epilog=BULK_EXIT_CODES,
+        no_args_is_help=True,
+    ),
+    "outbox": typer.Typer(
+        cls=_Commands,
+        help="Single orders of applications, and batches beside them: a worker sends each once.",
+        epilog=OUTBOX_EXIT_CODES,
+        no_args_is_help=True,
+    ),
+    "fleet": typer.Typer(
+        cls=_Commands,
+        help="Many machines on one PostgreSQL journal: workers, batches for them, and what is done by the clock.",
+        epilog=OUTBOX_EXIT_CODES,
+        no_args_is_help=True,
+    ),
+    "journal": typer.Typer(
+        cls=_Commands,
+        help="What is on disk: checked, brought up to date, moved; old orders moved into an archive.",
+        no_args_is_help=True,
+    ),
+    "profile": typer.Typer(
+        cls=_Commands, help="Settings under a name, and their secrets in the keyring.", no_args_is_help=True
+    ),
+    "ipn": typer.Typer(
+        cls=_Commands, help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True
+    ),
+}
 for _name, _group in _GROUPS.items():
     app.add_typer(_group, name=_name)
-for _name in COMMANDS:
-    _add_command(_name)
 
 
 def _tell_version(is_asked: bool) -> None:

@@ -85,7 +85,11 @@ class PlainGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> Any:
         """Its options, and the one that asks for help."""
-        return _with_plain_flags(super().get_params(ctx))
+        parameters = super().get_params(ctx)
+        for one in parameters:
+            if getattr(one, "is_flag", False) and one.default is None:
+                one.default = False  # typer reads None by means of pydantic, whose import is a fifth of a help
+        return _with_plain_flags(parameters)
 
 
 def _is_rare(one: Any, parameters: Any, command: str) -> bool:

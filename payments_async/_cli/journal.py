@@ -9,7 +9,6 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import attrs
-import platformdirs
 import typer
 
 from payments_async._cli.agreement import login, signature
@@ -284,7 +283,7 @@ def folder_of_user() -> Path:
     Raises:
         BadInput: There is none.
     """
-    folder = user_folder(platformdirs.user_data_path)
+    folder = user_folder("data")
     if folder is None:  # below the current folder there would be another journal for each
         raise BadInput("--journal: this user has no home folder for the account's own; name a file that lasts")
     return folder

@@ -1,14 +1,13 @@
 """Profiles: settings under a name, in a file of the user's, and their secrets in the keyring and never in the file."""
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import attrs
-import platformdirs
 import typer
 
 from payments_async._cli.exit_codes import BadInput
@@ -97,8 +96,11 @@ def keyring() -> ModuleType | None:
     return library
 
 
-def user_folder(find: Callable[..., Path]) -> Path | None:
-    """A folder of this user's, found by a function of platformdirs; ``None`` where the user has no home."""
+def user_folder(kind: Literal["config", "data"]) -> Path | None:
+    """A folder of this user's; ``None`` where the user has no home."""
+    import platformdirs  # a help needs none
+
+    find = platformdirs.user_config_path if kind == "config" else platformdirs.user_data_path
     try:
         folder = find("payments-async", appauthor=False)
     except RuntimeError:
@@ -108,7 +110,7 @@ def user_folder(find: Callable[..., Path]) -> Path | None:
 
 def profiles_file() -> Path | None:
     """Where profiles are; ``None`` where the user has no home."""
-    folder = user_folder(platformdirs.user_config_path)
+    folder = user_folder("config")
     return None if folder is None else folder / "profiles.toml"
 
 

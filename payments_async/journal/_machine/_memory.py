@@ -20,8 +20,6 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import platformdirs
-
 from payments_async._values.frozen import frozen
 from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, kept_rule
@@ -699,6 +697,8 @@ class StateFolder(enum.Enum):
         Raises:
             FileNotFoundError: The user has no home.
         """
+        import platformdirs  # where no folder is given: it brings 2 % of what an import of the journal costs
+
         try:
             folder = platformdirs.user_state_path("payments-async", appauthor=False)
         except RuntimeError as error:

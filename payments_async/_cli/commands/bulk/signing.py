@@ -8,7 +8,6 @@ from time import time
 from typing import Annotated
 
 import attrs
-import platformdirs
 import typer
 
 from payments_async._cli.agreement import show_file_orders, signature
@@ -149,7 +148,7 @@ def _own_key(screen: Screen, who: str | None) -> ApproverKey:
     Raises:
         BadInput: It cannot be read or made, or is for another name.
     """
-    folder = user_folder(platformdirs.user_config_path)
+    folder = user_folder("config")
     if folder is None:
         raise BadInput(f"there is no place for your key: {NO_HOME}")
     path = folder / "approver.key"
