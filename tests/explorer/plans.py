@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from explorer import (
     absences,
+    arrivals,
+    deliveries,
     departures,
     desks,
     files,
@@ -11,6 +13,7 @@ from explorer import (
     notifications,
     persons,
     puts,
+    readings,
     replies,
     sessions,
     signatures,
@@ -51,6 +54,11 @@ LARGE = (
 )  # fmt: skip
 BY_NAME = {plan.name: plan for plan in (*DEFAULT, *LARGE)}
 # Those of persons and files, of leases, of single orders and of orders in doubt; to be made one by one.
-DESKS = tuple(make for module in (desks, leases, puts, persons, signatures, notifications) for make in module.desks())
-# What needs no journal in memory: answers of a service, a session with its callers, lists that are counted, real files.
-WIRES = replies.search, sessions.search, absences.search, departures.search, files.search
+DESKS = tuple(
+    make for module in (desks, leases, puts, persons, signatures, notifications, deliveries) for make in module.desks()
+)
+# Histories and tables rather than states: of answers, lists, notifications that come, a session, real files.
+WIRES = (
+    *(replies.search, readings.search, arrivals.search),
+    *(sessions.search, absences.search, departures.search, files.search),
+)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from explorer import absences, departures, desks, files, replies, sessions
+from explorer import absences, arrivals, departures, desks, files, readings, replies, sessions
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
@@ -60,6 +60,16 @@ def test_every_state_of_a_desk(make: Callable[[], desks.Desk], monkeypatch: pyte
 def test_every_answer_of_a_service() -> None:
     """Of one that has the order it is never concluded that it may be sent again; of another, that it was accepted."""
     assert [] == list(replies.wrong())
+
+
+def test_every_list_of_a_small_service() -> None:
+    """A status that is believed is the true one, and a list that proves something has shown all."""
+    assert "" == readings.search().wrong
+
+
+def test_every_way_in_which_a_notification_comes() -> None:
+    """One that is answered 200 is stored; handlers hear of one that is believed, until they have handled it."""
+    assert "" == arrivals.search().wrong
 
 
 @pytest.mark.slow

@@ -258,11 +258,16 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL), ("files",)),
     **dict.fromkeys((mutants.ENTRIES, mutants.HISTORY), ("persons",)),
     mutants.DEPARTURES: ("departures",),
+    **dict.fromkeys((mutants.LISTS, mutants.STATUSES), ("readings",)),
+    **dict.fromkeys((mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING), ("arrivals",)),
+    mutants.DELIVERIES: ("deliveries",),
 }
 BY_DESKS_ALONE = frozenset(
     {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
     | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT, mutants.NOTIFICATIONS, mutants.ABSENCES}
     | {mutants.DEPARTURES, mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL}
+    | {mutants.LISTS, mutants.STATUSES, mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING}
+    | {mutants.DELIVERIES}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {

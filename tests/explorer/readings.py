@@ -1,0 +1,123 @@
+"""All lists of a small service, and all that it may show under a filter: what is believed of them is true.
+
+A service has three transactions, of which each ended in its own way. It counts them rightly or not, fails at a page or
+later, and knows all words of its filters, some, or none: then it shows everything, nothing, or refuses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import attrs
+from explorer.desks import Report
+from explorer.journals import at_once
+
+from payments_async import Page, Rejected, ServiceFault, Transaction, TransactionStatus
+from payments_async._session.lists import Reader
+from payments_async._session.statuses import read_statuses
+
+DAYS = date(2026, 1, 4), date(2026, 1, 6)
+TRUE = {"a": TransactionStatus.SUCCESSFUL, "b": TransactionStatus.FAILED, "c": TransactionStatus.PROCESSING}
+_ALL, _NONE, _REFUSES, _HONEST = "shows everything", "shows nothing", "is refused", "is known"
+
+
+@attrs.frozen(kw_only=True)
+class Service:
+    """A service that lists.
+
+    Attributes:
+        words: What becomes of a filter by one of these statuses; of any other word ``unknown``.
+        count: By how much it counts wrongly; ``None`` where it does not count.
+        fails: At this page and all after it; 0 for none.
+        size: Rows of a page.
+    """
+
+    words: dict[TransactionStatus, str] = attrs.field(factory=dict)
+    unknown: str = _NONE
+    count: int | None = 0
+    fails: int = 0
+    size: int = 500
+
+    async def page(self, *, number: int, size: int, since: Any, until: Any, status: str | None) -> Page[Transaction]:
+        """One page."""
+        if self.fails and number >= self.fails:
+            raise ServiceFault("not now")
+        rows = list(TRUE)
+        if status is not None:
+            named = next((one for one in TransactionStatus if status in one.spellings), None)
+            how = self.unknown if named is None else self.words.get(named, self.unknown)
+            if how == _REFUSES:
+                raise Rejected("no such status")
+            rows = {_ALL: rows, _NONE: [], _HONEST: [id_ for id_ in rows if TRUE[id_] is named]}[how]
+        shown = rows[(number - 1) * self.size : number * self.size]
+        total = None if self.count is None else len(rows) + self.count
+        return Page(collection=tuple(Transaction(transaction_id=id_) for id_ in shown), total_count=total)
+
+    def reader(self) -> Reader:
+        """Who reads it, without patience."""
+
+        async def sleep(seconds: float) -> None:
+            assert seconds >= 0
+
+        return Reader(self.page, clock=lambda: 0.0, sleep=sleep)
+
+
+def filtering() -> Iterator[Service]:
+    """All that know a word for each of three statuses, or show everything under it, or nothing; and other words not."""
+    statuses = TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED, TransactionStatus.PROCESSING
+    for unknown, *how in itertools.product((_ALL, _NONE, _REFUSES), *((_HONEST, _ALL, _NONE),) * 3):
+        is_told = unknown == _ALL or sorted(how) in ([_HONEST] * 3, [_HONEST, _HONEST, _ALL])
+        if is_told or _ALL not in how:  # else nothing tells it from one that filters
+            words = dict(zip(statuses, how, strict=True)) | {TransactionStatus.ENQUEUED: how[2]}
+            yield Service(words=words, unknown=unknown)
+
+
+def filters(service: Service) -> Iterator[str]:
+    """A status that is believed is the true one; one that filters is believed."""
+    found = at_once(read_statuses(service.reader(), *DAYS, TRUE)).found
+    for id_, status in found.find(TRUE).items():
+        if TRUE[id_] is not status:
+            yield f"{service}: {id_} is believed to be {status}, and is {TRUE[id_]}"
+    if {_HONEST} == set(service.words.values()) and service.unknown != _ALL and len(found) != 2:
+        yield f"{service}: nothing of it is believed"
+
+
+def listing() -> Iterator[Service]:
+    """All that count, or not, and fail at some page, of some size."""
+    for count, fails, size in itertools.product((None, -1, 0, 1), range(5), (1, 2, 500)):
+        yield Service(count=count, fails=fails, size=size)
+
+
+def lists(service: Service) -> Iterator[str]:
+    """A list that counts has shown all that the service has; one of a service that does well counts."""
+    reading, seen = service.reader().read(*DAYS, probes=True), set[str]()
+
+    async def read() -> None:
+        async for rows in reading.pages():
+            seen.update(row.transaction_id for row in rows)
+
+    at_once(read())
+    expected = len(TRUE) + (service.count or 0)
+    if reading.counted and (service.count is None or len(seen) < expected or reading.failure is not None):
+        yield f"{service}: it counts, and has shown {sorted(seen)}"
+    if reading.problem is None and len(seen) < expected:
+        yield f"{service}: absence from it is a proof, and it has shown {sorted(seen)}"
+    if service.count == 0 and not service.fails and not reading.counted:
+        yield f"{service}: it does not count: {reading.problem}"
+
+
+def search() -> Report:
+    """See all of them."""
+    began, count = time.perf_counter(), 0
+    for services, wrong in ((filtering, filters), (listing, lists)):
+        for service in services():
+            count += 1
+            for words in wrong(service):
+                return Report(
+                    name="lists that are read", states=count, seconds=time.perf_counter() - began, wrong=words
+                )
+    return Report(name="lists that are read", states=count, seconds=time.perf_counter() - began)
