@@ -103,10 +103,18 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at its end
         return Exit.STOPPED
     except Exception as error:  # noqa: BLE001 - Python's own traceback would not be masked
-        screen.traceback(error)
-        return _told(screen, error, f"an error of this program: {type(error).__name__}; please report it", 1)
+        return _failed(screen, error)
     except KeyboardInterrupt as error:
         return _told(screen, error, "stopped", Exit.STOPPED)
+
+
+def _failed(screen: Screen, error: Exception) -> int:
+    """Tell of an error that nobody foresaw; its exit status."""
+    if isinstance(error, MemoryError) or str(error) == "can't start new thread":
+        words = "stopped: the system gives this program too little memory, or no further thread: raise its limits"
+        return _told(screen, error, f"{words}, then give the same command again", Exit.STOPPED)
+    screen.traceback(error)
+    return _told(screen, error, f"an error of this program: {type(error).__name__}; please report it", 1)
 
 
 def _check_signed(given: Mapping[str, object]) -> None:

@@ -269,7 +269,7 @@ class Journal:
             raise
         self._unseen_at = self._database.unseen_at  # asked once: without a state folder each connection is unseen
         self._database.start_heartbeat()
-        self._reading = Sequencer()
+        self._reading = Sequencer()  # by the writer's thread, where no further one can be started
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -304,9 +304,7 @@ class Journal:
             self._database.close()
             if reading is not None:
                 reading.put(self._close_reader)  # after what is still read, which may open the connection only then
-                closed = asyncio.get_running_loop().run_in_executor(None, reading.join)
-                closed.add_done_callback(lambda _: reading.end())  # also where the wait for it is cancelled
-                await closed
+                await reading.end()
 
     def _close_reader(self) -> None:
         reader, self._reader = self._reader, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import threading
@@ -10,10 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
+from payments_async.journal._faults import JournalUnavailable
+
 T = TypeVar("T")
+_log = logging.getLogger("payments_async.journal")
 _MOST = 6  # threads, while they are not held up
 _MOST_HELD_UP = 64  # ... and where databases are locked or away, which must not hold up the others
 _HELD_UP = 0.1  # seconds of one piece of work after which a thread counts as held up
@@ -38,14 +43,18 @@ class Threads:
 
     @classmethod
     def joined(cls) -> Threads:
-        """Those of this event loop, with one more sequence of work."""
+        """Those of this event loop, with one more sequence of work.
+
+        Raises:
+            JournalUnavailable: There is no thread, and none can be started.
+        """
         loop = asyncio.get_running_loop()
         threads = cls._of.get(loop)
         if threads is None or threads.process != os.getpid() or not threads._users:
             threads = cls._of[loop] = cls()
-        threads._users += 1
-        if threads._count < min(_MOST, threads._users):
+        if threads._count < min(_MOST, threads._users + 1):
             threads._begin()
+        threads._users += 1
         return threads
 
     def leave(self) -> None:
@@ -71,7 +80,14 @@ class Threads:
     def _begin(self) -> None:
         with self._lock:
             self._count += 1
-        threading.Thread(target=self._work, name="journal", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="journal", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:  # those that there are do the work of all
+            with self._lock:
+                self._count -= 1
+            if not self._count:
+                words = f"no thread can be started ({error}): the memory or the threads of this process are limited"
+                raise JournalUnavailable(words) from error
 
     def _work(self) -> None:
         number, begun = threading.get_ident(), self._begun
@@ -101,7 +117,7 @@ class Sequencer:
         self._is_due = False  # a thread is at it, or will be
 
     def put(self, work: Callable[[], object]) -> None:
-        """Do it after all that was put before. It raises nothing."""
+        """Do it after all that was put before. What it raises is logged, and hinders nothing that is put later."""
         with self._lock:
             self._todo.append(work)
             if self._is_due:
@@ -123,13 +139,13 @@ class Sequencer:
         self.put(call)
         return future
 
-    def join(self) -> None:
-        """In any other thread: wait until all that was put is done. Nothing more is put."""
-        self.submit(lambda: None).result()
-
-    def end(self) -> None:
-        """In the event loop: all is done."""
-        self._threads.leave()
+    async def end(self) -> None:
+        """In the event loop: wait until all that was put is done, also where this is cancelled. Nothing more is put."""
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        done.add_done_callback(lambda _: self._threads.leave())
+        self.put(partial(loop.call_soon_threadsafe, done.set_result, None))
+        await asyncio.shield(done)
 
     def work(self) -> None:
         """In a thread: do what there is, until nothing is left."""
@@ -139,4 +155,7 @@ class Sequencer:
                     self._is_due = False
                     return
                 work = self._todo.popleft()
-            work()
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - the thread goes on: else all who wait would wait for ever
+                _log.exception("a thread of a journal failed at one piece of work (%s)", type(error).__name__)

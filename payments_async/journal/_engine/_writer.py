@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -21,6 +22,7 @@ from payments_async.journal._statements._entries import Commit, Together, Work
 T = TypeVar("T")
 _log = logging.getLogger("payments_async.journal")
 _MOST = 1000  # operations in one commit; bounds its memory and the wait of the first
+_FOR_MEMORY = 1.0  # seconds in which some may be free again
 _PLENTY = 40  # operations that make a commit worth its while: more are not waited for
 
 
@@ -119,9 +121,7 @@ class Writer:
             while self._waiting:
                 sequencer.put(partial(self._do, self._opening, self._taken()))
             sequencer.put(self._opening.end)
-            done = asyncio.get_running_loop().run_in_executor(None, sequencer.join)
-            done.add_done_callback(lambda _: sequencer.end())
-            await asyncio.shield(done)  # a second ctrl-c must not leave the last commit behind
+            await sequencer.end()  # a second ctrl-c must not leave the last commit behind
 
     def submit(
         self,
@@ -459,7 +459,11 @@ class Writer:
         loop = self._loop
         assert loop is not None
         with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(deliver, told)
+            try:
+                loop.call_soon_threadsafe(deliver, told)
+            except MemoryError:
+                time.sleep(_FOR_MEMORY)  # else all who wait would wait for ever
+                loop.call_soon_threadsafe(deliver, told)
 
 
 # those who wait for operations that were done together, and what came of each; or one, and why it failed

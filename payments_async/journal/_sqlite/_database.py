@@ -179,6 +179,8 @@ class SqliteDatabase:
             return _opening.is_older(self.place, connection, busy_timeout=self._busy_timeout)
         except sqlite3.Error:
             return False
+        except MemoryError:  # it may be: what is in the log stays there
+            return True
 
     def close(self) -> None:
         """Live no more, and close what vouches for the file."""

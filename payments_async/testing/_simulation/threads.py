@@ -163,15 +163,12 @@ class SimulatedSequencer:
         self.put(work)
         return future
 
-    def join(self) -> None:
+    async def end(self) -> None:
         """Let it finish what it has, and wait for that."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._todo.put(None)
-            thread.join()
-
-    def end(self) -> None:
-        """All is done."""
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, thread.join))
 
     def _run(self) -> None:
         while (work := self._todo.get()) is not None:
