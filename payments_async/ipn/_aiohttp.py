@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from email.utils import formatdate
 from functools import partial
 from typing import Any, ClassVar
@@ -25,6 +24,15 @@ _JSON = CIMultiDict({"Content-Type": "application/json"})
 def sub_app(intake: Intake) -> web.Application:
     """An application that starts the receiver and drains it at the end."""
     app = web.Application()
+    mount(app, "", intake)
+    return app
+
+
+def mount(app: web.Application, below: str, intake: Intake) -> None:
+    """Let an application answer below a path, start the receiver and drain it at the end.
+
+    With routes of its own: aiohttp looks for a sub-application and then for its route, at a tenth of a notification.
+    """
     with_token = intake.path_token is not None
 
     async def guarded(request: web.Request) -> web.StreamResponse:
@@ -36,16 +44,17 @@ def sub_app(intake: Intake) -> web.Application:
         return await written(request, await intake.health(request.match_info.get("token")))
 
     for path in ("/{token}", "/{token}/") if with_token else ("", "/"):
-        app.router.add_route("*", path, notifications)
-    app.router.add_get("/{token}/health" if with_token else "/health", healthy)
+        app.router.add_route("*", below + path, notifications)
+    app.router.add_get(below + ("/{token}/health" if with_token else "/health"), healthy)
 
-    async def running(_: web.Application) -> AsyncIterator[None]:
+    async def start(_: web.Application) -> None:
         intake.start()
-        yield
+
+    async def drain(_: web.Application) -> None:
         await intake.way.aclose()
 
-    app.cleanup_ctx.append(running)
-    return app
+    app.on_startup.append(start)  # after all of `cleanup_ctx`, where the journal may be opened
+    app.on_cleanup.append(drain)
 
 
 def peer_of(request: web.BaseRequest) -> str:

@@ -507,7 +507,9 @@ class Receiver:
         if path == "/":
             raise ValueError("path: name one below the application's, such as '/ipn'")
         if hasattr(app, "add_subapp"):
-            app.add_subapp(path, self.app())
+            from payments_async.ipn import _aiohttp
+
+            _aiohttp.mount(app, path, self._intake)
         elif hasattr(getattr(app, "router", None), "lifespan_context"):
             from payments_async.ipn._asgi import mount
 

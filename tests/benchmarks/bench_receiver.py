@@ -114,9 +114,9 @@ def bare(handler: Callable[[web.Request], object]) -> web.Application:
 
 
 def mounted(receiver: Receiver) -> web.Application:
-    """The receiver as a sub-app, as it is used."""
+    """The receiver in an application, as it is used."""
     app = web.Application()
-    app.add_subapp("/ipn", receiver.app())
+    receiver.mount(app, "/ipn")
     return app
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,15 +69,23 @@ async def test_an_application_of_starlettes_kind(framework: Any, journal: Sqlite
     assert ["opened", "paid r-1", "closed"] == told
 
 
-async def test_an_aiohttp_application() -> None:
-    """The same call for the other framework: it is the sub-application, which brings its own start and end."""
-    receiver, app = Receiver(senders=["127.0.0.1"]), web.Application()
+async def test_an_aiohttp_application(tmp_path: Path) -> None:
+    """The same call for the other framework: it starts once the application has opened what is named after it."""
+    journal, app = SqliteJournal(tmp_path / "inbox.sqlite", state_folder=None), web.Application()
+    receiver = Receiver(journal, senders=["127.0.0.1"])
     receiver.mount(app)
+
+    async def opened(_: web.Application) -> AsyncIterator[None]:
+        async with journal:
+            yield
+
+    app.cleanup_ctx.append(opened)
     async with TestClient(TestServer(app)) as client:
         for path in ("/ipn", "/ipn/"):
             assert 200 == (await client.post(path, data=MADE.body)).status
         assert 200 == (await client.get("/ipn/health")).status
-    assert "r-1" == (await receiver.wait_for("r-1", timeout=60)).request_id
+        assert "r-1" == (await receiver.wait_for("r-1", timeout=60)).request_id
+        assert 404 == (await client.post("/ipn/other", data=MADE.body)).status
 
 
 def test_what_nothing_can_be_mounted_in() -> None:
