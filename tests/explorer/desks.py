@@ -701,7 +701,7 @@ def desks() -> tuple[Callable[[], Desk], ...]:
         partial(Approvals, "one approval", needed=1, makers=(ANN, BEN), others=(BEN, DORA), changes=True),
         partial(Loading, "files"),
         partial(Deadlines, "limits of a word", words=(one, (2, 500, 5000), (2, 5000, 1500)), orders=2, passes=2),
-        partial(Deadlines, "a word and an end", words=(one,), may=("withdraw", "accept"), gives=2, passes=2),
+        partial(Deadlines, "a word and an end", words=(one,), may=("withdraw", "accept"), gives=1, passes=2),
         partial(
             Deadlines, "told beside a word", words=((3, 5000, 5000),),
             may=("by its beginning", "without an id", "by its id"), passes=2, hours=5,

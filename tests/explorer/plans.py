@@ -17,6 +17,7 @@ from explorer import (
     replies,
     sessions,
     signatures,
+    workers,
 )
 from explorer.worlds import Plan
 
@@ -60,5 +61,5 @@ DESKS = tuple(
 # Histories and tables rather than states: of answers, lists, notifications that come, a session, real files.
 WIRES = (
     *(replies.search, readings.search, arrivals.search),
-    *(sessions.search, absences.search, departures.search, files.search),
+    *(sessions.search, absences.search, departures.search, files.search, workers.search),
 )

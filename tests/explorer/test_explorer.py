@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from explorer import absences, arrivals, departures, desks, files, readings, replies, sessions
+from explorer import absences, arrivals, departures, desks, files, readings, replies, sessions, workers
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
@@ -91,6 +91,13 @@ def test_every_history_of_a_departure_record() -> None:
 def test_every_history_of_a_journals_files() -> None:
     """Copied, put back, lost, named twice or adopted, at whatever moment: what was sent is never sent again."""
     report = files.search()
+    assert ("", ()) == (report.wrong, report.history), str(report)
+
+
+@pytest.mark.slow
+def test_every_way_in_which_a_worker_sends_an_order() -> None:
+    """It leaves once for a permit, marked, under a good lease; what may have been carried out is not sent again."""
+    report = workers.search()
     assert ("", ()) == (report.wrong, report.history), str(report)
 
 

@@ -261,13 +261,14 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.LISTS, mutants.STATUSES), ("readings",)),
     **dict.fromkeys((mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING), ("arrivals",)),
     mutants.DELIVERIES: ("deliveries",),
+    **dict.fromkeys((mutants.CREW, mutants.LEASES), ("workers",)),
 }
 BY_DESKS_ALONE = frozenset(
     {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
     | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT, mutants.NOTIFICATIONS, mutants.ABSENCES}
     | {mutants.DEPARTURES, mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL}
     | {mutants.LISTS, mutants.STATUSES, mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING}
-    | {mutants.DELIVERIES}
+    | {mutants.DELIVERIES, mutants.CREW, mutants.LEASES}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
