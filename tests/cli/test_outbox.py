@@ -379,6 +379,19 @@ async def test_orders_that_are_not_to_be_sent_after_all(
     assert "on the way 1 502 1 planned not paid 2 1,001 2 cancelled" in (await run("outbox", "status", *IN)).said
 
 
+async def test_the_sum_of_orders_that_are_decided_on_is_exact(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a person says yes, to the last of more digits than decimal numbers have by default."""
+    monkeypatch.chdir(tmp_path)
+    orders = [attrs.evolve(order(number), amount=Decimal(f"{10**27}.26")) for number in range(4)]
+    async with SqliteJournal(tmp_path / "j.sqlite") as journal:
+        await journal.open_run("november", RunIdentity(base_address="https://x", key_fingerprint="0", user_id="u"))
+        await journal.load("november", orders, owner="test")
+    asked = await run("bulk", "cancel", *(one.request_id for one in orders), *IN, *SIGNED)
+    assert "4,000,000,000,000,000,000,000,000,001.04" in asked.said
+
+
 async def test_a_batch_that_is_not_to_be_sent_after_all(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """All that was not sent is cancelled, once a person has said yes; then there is nothing to cancel."""
     await put(sandbox, 0)
