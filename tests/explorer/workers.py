@@ -133,8 +133,8 @@ class World:
         who = Credentials(app_key="key", app_password="word", user_id="user")
         testing = Testing(clock=lambda: self.now, now=lambda: self.now, sleep=sleep)
         session = PaymentsSession("http://127.0.0.1:9", who, dialect=Dialect(), testing=testing)
-        await session.__aenter__()
         vars(executor_of(session).transport)["_http"] = self
+        await session.__aenter__()
         await session.log_in()
         if self.way.before == WRITTEN_OFF:
             await self._write_off()
