@@ -130,6 +130,7 @@ class DurablePipeline:
         if self._observer is not None and receipt.is_new and receipt.conflict is not None:
             self._observer.count("quirk", quirk="contradicting_notification")
         if receipt.is_new and arrival.doubt != Doubt.REPORTED:
+            _number(event, receipt.event_id)
             if receipt.conflict is None and arrival.doubt is None:
                 self._believed(event)
             if arrival.lease and (receipt.conflict is not None or not arrival.unheard):
@@ -155,6 +156,8 @@ class DurablePipeline:
         if self._confirm is None and not self._router.has_handlers:
             return ()
         claimed = await self._inbox.claim(self._name(), lease=lease, limit=limit)
+        for one in claimed:
+            _number(one.event, one.event_id)
         return [
             _Leased(one.event_id, one.event, until, one.conflict, one.tries, frozenset(one.done), one.doubt)
             for one in claimed
@@ -168,9 +171,7 @@ class DurablePipeline:
         """Run the handlers of one event, once it is confirmed where that is asked for."""
         if leased.doubt is not None:
             return self._run_confirmed(leased)
-        event = _numbered(leased.event, leased.id)
-        if leased.conflict is not None:
-            event = contradicting(event, leased.conflict)
+        event = leased.event if leased.conflict is None else contradicting(leased.event, leased.conflict)
         return self._router.run(event, skip=leased.done, done=self._note_done)
 
     async def _run_confirmed(self, leased: _Leased) -> Sequence[str] | None:
@@ -218,7 +219,7 @@ class DurablePipeline:
             return None
         conflict = await self._inbox.confirm(leased.id)
         if conflict is None:
-            self._believed(_numbered(leased.event, leased.id))
+            self._believed(leased.event)
         return leased._replace(conflict=conflict, tries=0, doubt=None)
 
     async def final_events(
@@ -436,8 +437,6 @@ class _ReceiverName:
         return self._drawn
 
 
-def _numbered(event: TransactionEvent, event_id: int) -> TransactionEvent:
-    """The event with its id; what ``attrs.evolve`` gives, in a fifth of the time."""
-    copy = object.__new__(type(event))
-    copy.__dict__.update(event.__dict__, event_id=event_id)
-    return copy
+def _number(event: TransactionEvent, event_id: int) -> None:
+    """Put its id into an event before a handler hears of it; ``attrs.evolve`` takes as long as its handler."""
+    event.__dict__["event_id"] = event_id
