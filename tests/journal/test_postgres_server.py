@@ -25,6 +25,7 @@ from payments_async.journal import (
     State,
 )
 from payments_async.journal._postgres import _pool
+from payments_async.journal._statements._entries import Commit
 from payments_async.journal.contract import Outcome, Permit
 
 T = TypeVar("T")
@@ -337,6 +338,25 @@ async def test_a_server_that_waits_for_no_commit_any_more(server: OwnServer, dsn
             server.execute(
                 "ALTER SYSTEM RESET fsync", "ALTER SYSTEM RESET synchronous_commit", "SELECT pg_reload_conf()"
             )
+
+
+async def test_a_server_that_may_forget_from_the_middle_of_a_commit_on(server: OwnServer, dsn: str) -> None:
+    """The first work in it fails, and the transaction is begun anew: nothing of the rest is told as stored."""
+
+    def fails(commit: Commit) -> None:
+        server.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        while commit.execute("SHOW fsync").fetchone() == ("on",):
+            pass
+        raise ValueError
+
+    async with PostgresJournal(dsn) as journal:
+        works: list[Callable[[Commit], object]] = [fails, lambda commit: commit.execute("SELECT 1").fetchone()]
+        try:
+            done = [journal._writer.submit("check_writable", work) for work in works]
+            ended = await asyncio.wait_for(asyncio.gather(*done, return_exceptions=True), 60)
+        finally:
+            server.execute("ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
+        assert [JournalUnavailable] * 2 == list(map(type, ended))
 
 
 async def _is_writable(journal: PostgresJournal) -> bool:

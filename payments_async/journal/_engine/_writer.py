@@ -397,8 +397,10 @@ class Writer:
             if not commit.goes_on(error):
                 raise
             return None
-        except Exception:  # noqa: BLE001 - whose it is shows when each is done by itself
-            return None
+        except Exception:
+            if not commit.connection.in_transaction:
+                raise
+            return None  # whose it is shows when each is done by itself
 
     def _apply(self, commit: Commit, operation: _Operation[Any], *, is_first: bool) -> _Told:
         """Do one operation; when it fails, what it did is undone, and the failure is its own."""
@@ -415,8 +417,10 @@ class Writer:
             if not commit.goes_on(error):
                 raise
             return [operation.future], (), self._fault(error, "")
-        except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's
-            return [operation.future], (), error
+        except Exception as error:
+            if not commit.connection.in_transaction:
+                raise
+            return [operation.future], (), error  # each operation's failure is its caller's
 
     def _behind(self, connection: Connection, group: list[_Operation[Any]], fault: JournalBehind) -> list[_Told]:
         """A copy of the journal has gone on: nothing of the group was done, and the journal stands back."""

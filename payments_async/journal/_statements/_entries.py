@@ -298,7 +298,11 @@ class Commit:
         """Undo a part of the commit, before which so many orders had moved."""
         if is_first:
             self.execute("ROLLBACK")
-            self.now = self.database.begin(self.connection)
+            try:
+                self.now = self.database.begin(self.connection)
+            except Exception:
+                self.connection.rollback()  # it has begun what must not be committed: nothing of the commit can be done
+                raise
         else:
             self.execute("ROLLBACK TO part")
             self.execute("RELEASE part")
