@@ -34,7 +34,10 @@ def payroll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.slow(covered=True)
 async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Each command says what to do next; whoever follows it pays nobody again."""
-    assert 5 == (await run("bulk", "run", payroll, *NEW, "--yes", "--stop-at-total", "0")).status
+    bonus = write_csv(Path("bonus.csv"), row(request_id="BONUS-1", amount="77"))
+    other = ("bulk", "run", bonus.name, "--journal", "j.sqlite", "--batch-id", "bonus", "--yes")
+    for begun in (("bulk", "run", payroll, *NEW, "--yes"), other):
+        assert 5 == (await run(*begun, "--stop-at-total", "0")).status
     shutil.copyfile("j.sqlite", "backup.sqlite")
     ran = await run("bulk", "run", payroll, *SENT, "--yes")
     assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
@@ -55,7 +58,12 @@ async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandb
     assert "evidence" not in looked.said  # it is what a restored journal expects to be told
     assert f"settled: {ORDERS} successful" in looked.said
     assert "payments-async bulk lift-quarantine --journal j.sqlite --batch-id november --who NAME" in looked.said
-    assert 0 == (await run(*LIFT)).status
+    everything = [word for word in LIFT if word not in BATCH]
+    waits = await run(*everything)
+    assert (2, True) == (waits.status, "batch bonus was not looked for" in waits.said), "one lacks its proof: none is"
+    await run("bulk", "reconcile", "--journal", "j.sqlite", "--grace", "0", "--interval", "0")
+    lifted = json.loads((await run(*everything, "--json")).out)
+    assert ["november", "bonus"] == [one["batch_id"] for one in lifted["batches"]]
     again = json.loads((await run("bulk", "run", payroll, *SENT, "--yes", "--json")).out)
     assert (0, None) == (again["sent"], again["stopped"])
     assert 0 == (await run("bulk", "status", *SENT)).status

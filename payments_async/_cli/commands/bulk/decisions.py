@@ -27,7 +27,7 @@ from payments_async._cli.limits import read_limit
 from payments_async._cli.screen import Screen, clean, command_line, counted, money, quoted
 from payments_async._cli.story import open_contradictions
 from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, send_again_all
-from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, State
+from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, Run, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a request id on each line.")]
@@ -232,38 +232,55 @@ async def bulk_lift_quarantine(
     batch_id: AnyBatch = None,
     yes: Yes = False,
 ) -> Exit:
-    """State that the orders of a batch were looked up after its journal was copied or restored. It may go on then.
+    """State that planned orders were looked up after their journal was copied or restored. Its batches may go on then.
 
     An older journal does not know what was sent since: an order that it calls planned may have been paid. So reconcile
     first. It asks for what parking an order asks for: two complete lists, 15 minutes after the journal was found to be
     restored. Then compare what is still planned with the service's own statement; what was paid after all is paid
     again.
 
-    Name every planned order, here or in a file, to release them without that wait. Your word is recorded.
+    Without --batch-id it is about each batch in quarantine. Name every planned order of one, here or in a file, to
+    release them without that wait. Your word is recorded.
 
     Example: payments-async bulk lift-quarantine --who "A. Clerk" --why "statement of 3 May" --journal payroll.sqlite
     """
     async with opened(journal) as held:
-        name = await chosen_batch(held, batch_id)
-        run, progress = await held.run(name), await held.progress(name)
-        if not run.quarantined and run.awaits is None:
-            raise BadInput(f"no chunk of batch {clean(name)} is in quarantine; nothing was changed")
         named = _chosen(request_ids, ids_file) if request_ids or ids_file is not None else None
-        if run.awaits is not None and named is None:
-            raise BadInput(
-                f"batch {clean(name)} was not looked for since the journal was copied or restored: an order that it "
-                f"calls planned may have been paid. Nothing was changed. {run.awaits.words()}. Look for them:\n"
-                f"  {command_line('bulk reconcile', journal=journal, batch_id=name)}"
-            )
-        screen.fields([("batch", name), ("chunks in quarantine", f"{run.quarantined:,}")])
-        show_progress(screen, progress, await currency_of(held, name))
-        planned = progress.counts[State.PLANNED]
+        runs = [run for run in await held.runs() if run.quarantined or run.awaits is not None]
+        if batch_id is not None or named is not None or not runs:
+            runs = [await held.run(await chosen_batch(held, batch_id))]
+        planned = 0
+        for run in runs:
+            _check_looked_for(journal, run, is_named=named is not None)
+            screen.fields([("batch", run.batch_id), ("chunks in quarantine", f"{run.quarantined:,}")])
+            progress = await held.progress(run.batch_id)
+            show_progress(screen, progress, await currency_of(held, run.batch_id))
+            planned += progress.counts[State.PLANNED]
         question = f"Was none of these planned orders sent since: {planned:,}? The next run sends them."
         screen.confirm(question, yes=yes)
-        with approved_by_others(journal):
-            lifted = await lift_quarantine(held, name, signature(who), why, seen=run.quarantined_at, request_ids=named)
-    screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {quoted(who)} states: {quoted(why)}")
-    return screen.ended(Exit.FINE, {"batch_id": name, "chunks": lifted, "who": who, "why": why})
+        lifted: list[Mapping[str, object]] = []
+        for run in runs:
+            seen, by = run.quarantined_at, signature(who)
+            with approved_by_others(journal):
+                chunks = await lift_quarantine(held, run.batch_id, by, why, seen=seen, request_ids=named)
+            words = f"{quoted(run.batch_id)}: {counted(chunks, 'chunk')} may be sent again"
+            screen.say(f"{words}, as {quoted(who)} states: {quoted(why)}")
+            lifted.append({"batch_id": run.batch_id, "chunks": chunks})
+    document = lifted[0] if len(lifted) == 1 else {"batches": lifted}
+    return screen.ended(Exit.FINE, {**document, "who": who, "why": why})
+
+
+def _check_looked_for(journal: JournalPlace | None, run: Run, *, is_named: bool) -> None:
+    """Refuse a batch that is not in quarantine, or was not looked for since. Raises ``BadInput``."""
+    name = run.batch_id
+    if not run.quarantined and run.awaits is None:
+        raise BadInput(f"no chunk of batch {clean(name)} is in quarantine; nothing was changed")
+    if run.awaits is not None and not is_named:
+        raise BadInput(
+            f"batch {clean(name)} was not looked for since the journal was copied or restored: an order that it "
+            f"calls planned may have been paid. Nothing was changed. {run.awaits.words()}. Look for them:\n"
+            f"  {command_line('bulk reconcile', journal=journal, batch_id=name)}"
+        )
 
 
 def _chosen(request_ids: list[str] | None, file: Path | None) -> list[str]:
