@@ -32,7 +32,8 @@ mend_aioresponses()
 
 _NUMBERS = itertools.count()
 _QUICK_IN_DATABASE = ("/test_contract_puts.py", "/test_contract_outbox.py")
-_MEASURED = 3  # of the tests of one function that differ in their parameters
+_MEASURED = 1  # of the tests of one function that differ in their parameters
+_MEASURED_IN = {"wire": 3, "session": 3, "sandbox": 3}  # where a test takes a moment
 
 # else each process that tests start would compile the package again, for half a second of a processor
 sys.dont_write_bytecode = False
@@ -105,7 +106,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         number = times[function, is_in_database]
         if number > 1 or (is_in_database and not any(file in function for file in _QUICK_IN_DATABASE)):
             item.add_marker("slow")
-        is_measured = not is_in_database and (mark.kwargs.get("covered", False) if mark else number <= _MEASURED)
+        most = _MEASURED_IN.get(item.path.parent.name, _MEASURED)
+        is_measured = not is_in_database and (mark.kwargs.get("covered", False) if mark else number <= most)
         if not is_measured:
             item.add_marker("no_cover")
         (slow if mark else quick if is_measured else late).append(item)

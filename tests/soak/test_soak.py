@@ -1,4 +1,4 @@
-"""A soak of 24,000 orders, some two minutes; `python tests/soak --minutes 60` is one of an hour."""
+"""A soak of 16,000 orders, more than a minute; `python tests/soak --minutes 60` is one of an hour."""
 
 import subprocess
 import sys
