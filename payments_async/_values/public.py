@@ -45,10 +45,11 @@ def name_publicly(place: dict[str, Any]) -> None:
             continue
         if isinstance(thing, type) and (annotated := inspect.get_annotations(thing)):
             written_in = thing.__module__
-            thing.__annotations__ = {
-                member: ForwardRef(kind, module=written_in, is_class=True) if isinstance(kind, str) else kind
-                for member, kind in annotated.items()
-            }
+            for member, kind in annotated.items():
+                text = kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind  # as a named tuple keeps it
+                if isinstance(text, str):
+                    annotated[member] = ForwardRef(text, module=written_in, is_class=True)
+            thing.__annotations__ = annotated
         thing.__module__ = place["__name__"]
 
 
