@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from payments_async._values.request_ids import plain_id
 from payments_async._wire.orders import Order
-from payments_async.journal._faults import JournalCorrupt, RunUnknown
+from payments_async.journal._faults import JournalCorrupt, JournalUnavailable, RunUnknown
 from payments_async.journal._records import (
     CLOCKS_DIFFER,
     LATE,
@@ -243,6 +243,15 @@ class Commit:
             return self.execute(sql, values).rowcount
         self._gathered.gather(sql, values, count)
         return count
+
+    def inserts(self, count: int, sql: str, values: Sequence[Any]) -> None:
+        """Write so many orders.
+
+        Raises:
+            JournalUnavailable: Something in the database leaves some of them out: none is to be called stored.
+        """
+        if self.writes(count, sql, values) != count:
+            raise JournalUnavailable("the table outbox drops rows: remove the trigger or rule that others put on it")
 
     def tell(self, sql: str, values: Sequence[Any], read: Callable[[list[Any]], T]) -> T:
         """What an operation tells of a statement's rows; nothing else that is done depends on them.

@@ -402,11 +402,11 @@ class _Arrivals:
         for filling in self._fillings.values():
             filling.is_filled(self._commit)
         if rows and self._commit.database.takes_arrays:
-            self._commit.execute(arrays, [list(column) for column in zip(*rows, strict=True)])
+            self._commit.inserts(len(rows), arrays, [list(column) for column in zip(*rows, strict=True)])
             rows = []
         for size in _SIZES:
             while len(rows) >= size:
-                self._commit.execute(inserts[size], list(chain.from_iterable(rows[:size])))
+                self._commit.inserts(size, inserts[size], list(chain.from_iterable(rows[:size])))
                 del rows[:size]
         for (run, state), amounts in self._amounts.items():
             self._commit.count(run, state, len(amounts), sum_of(amounts))
