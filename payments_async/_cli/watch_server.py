@@ -21,7 +21,7 @@ from aiohttp import web
 
 from payments_async._cli.agreement import signature
 from payments_async._cli.screen import Screen, clean, command_line
-from payments_async._cli.watch_state import NEEDS, OrderStory, Watch
+from payments_async._cli.watch_state import NEEDS, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style
 from payments_async.bulk import acknowledge, lift_quarantine, retry_file, send_again
@@ -171,9 +171,6 @@ class WatchServer:
         found = await self._watch.order(request.query.get("id", ""))
         if found is None:
             return self._refusal(404, "The journal holds no such order.")
-        return self._order_page(found)
-
-    def _order_page(self, found: OrderStory) -> web.Response:
         return _html(rendered("watch_order.html", {**self._common(), "found": found, "seen": repr(found.seen)}))
 
     async def _orders(self, request: web.Request) -> web.Response:

@@ -54,8 +54,8 @@ class FactsOfCalls:
         return facts
 
 
-class ObservedTransport(Transport):
-    """Tells of each exchange, those of logins included."""
+class _Observed:
+    """Told to an observer, once that has begun."""
 
     _observer: Observer
     _facts_of: FactsOfCalls
@@ -64,6 +64,10 @@ class ObservedTransport(Transport):
         """Begin to tell."""
         self._observer = observer
         self._facts_of = facts_of
+
+
+class ObservedTransport(_Observed, Transport):
+    """Tells of each exchange, those of logins included."""
 
     def exchange(
         self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
@@ -107,16 +111,8 @@ class ObservedTransport(Transport):
             self._observer.note("exchange", **self._facts_of(call), status=status, error=error, seconds=seconds)
 
 
-class ObservedExecutor(Executor):
+class ObservedExecutor(_Observed, Executor):
     """Tells of each call, from when it asks for a place until its outcome is known."""
-
-    _observer: Observer
-    _facts_of: FactsOfCalls
-
-    def observe(self, observer: Observer, facts_of: FactsOfCalls) -> None:
-        """Begin to tell."""
-        self.observer = self._observer = observer
-        self._facts_of = facts_of
 
     def with_options(
         self,
@@ -169,8 +165,9 @@ class ObservedExecutor(Executor):
 def start_observing(executor: Executor, observer: Observer) -> None:
     """Have a session's calls and exchanges told."""
     facts_of = FactsOfCalls(executor.transport.base_url, executor.dialect)
+    executor.observer = observer
     for part in (executor, executor.transport):
-        if isinstance(part, ObservedExecutor | ObservedTransport):
+        if isinstance(part, _Observed):
             part.observe(observer, facts_of)
 
 

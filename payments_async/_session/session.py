@@ -86,7 +86,8 @@ class HttpConnection:
         if self.http is not None:
             remedy = "an aiohttp.ClientSession (one that repeats requests would pay twice)"
             check_instance("http", self.http, aiohttp.ClientSession, remedy)
-        _check_kinds((("ssl", self.ssl),))
+        if self.ssl is not None:
+            check_instance("ssl", self.ssl, tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified")
         check_flag("trust_env", self.trust_env)
         if self.http is not None and self.trust_env:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
@@ -149,7 +150,10 @@ class PaymentsSession:
         Raises:
             TypeError, ValueError: When the address or a setting cannot be right; the message names it.
         """
-        _check_settings(credentials, dialect, retry, limits, connection, testing)
+        remedy = "Credentials(app_key=..., app_password=..., user_id=...)"
+        check_instance("credentials", credentials, Credentials, remedy)
+        check_instance("testing", testing, Testing, "Testing(now=...)")
+        _check_kinds(dialect=dialect, retry=retry, limits=limits, connection=connection)
         clock, sleep = testing.clock or steady_seconds, testing.sleep or asyncio.sleep
         dialect = dialect or Dialect()
         limits = limits or Limits()
@@ -262,7 +266,7 @@ class PaymentsSession:
         Raises:
             TypeError, ValueError: A setting cannot be right, or belongs to the login; the message names it.
         """
-        _check_kinds((("dialect", dialect), ("retry", retry)))
+        _check_kinds(dialect=dialect, retry=retry)
         if headers is not None:
             _check_headers(headers)
         if query is not None and not all(isinstance(text, str) for pair in query.items() for text in pair):
@@ -476,21 +480,12 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "dialect": (Dialect, "Dialect(...)"),
     "retry": (RetryPolicy, "RetryPolicy(attempts=...)"),
     "limits": (Limits, "Limits(concurrency=...)"),
-    "ssl": (tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified"),
     "connection": (HttpConnection, "HttpConnection(proxy=...)"),
 }
 
 
-def _check_settings(
-    credentials: object, dialect: object, retry: object, limits: object, connection: object, testing: object
-) -> None:
-    check_instance("credentials", credentials, Credentials, "Credentials(app_key=..., app_password=..., user_id=...)")
-    check_instance("testing", testing, Testing, "Testing(now=...)")
-    _check_kinds((("dialect", dialect), ("retry", retry), ("limits", limits), ("connection", connection)))
-
-
-def _check_kinds(settings: Iterable[tuple[str, object]]) -> None:
-    for name, value in settings:
+def _check_kinds(**settings: object) -> None:
+    for name, value in settings.items():
         if value is not None:
             check_instance(name, value, *_KINDS[name])
 

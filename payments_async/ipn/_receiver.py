@@ -41,6 +41,10 @@ from payments_async.ipn._senders import DOCUMENTED_SENDERS, UNIX_SOCKET, Deliver
 from payments_async.ipn._settings import ReceiverSettings
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
+    from payments_async.ipn._asgi import AsgiApp
+    from payments_async.ipn._wsgi import WsgiApp
     from payments_async.journal import Journal
     from payments_async.journal._inbox import Heard
 
@@ -187,13 +191,6 @@ class Waiters:
         if again is not None:
             again.set_result(None)
 
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from payments_async.ipn._asgi import AsgiApp
-    from payments_async.ipn._wsgi import WsgiApp
-    from payments_async.journal import Journal
 
 E = TypeVar("E", bound=TransactionEvent)
 E_co = TypeVar("E_co", bound=TransactionEvent, covariant=True)

@@ -11,7 +11,6 @@ from payments_async._cli.journal import JournalFile, JournalPlace, OlderThan, na
 from payments_async._cli.screen import Screen, clean, counted, quoted
 from payments_async._cli.working import working
 from payments_async.journal import (
-    IntegrityCheck,
     JournalCorrupt,
     JournalError,
     JournalUnavailable,
@@ -85,7 +84,10 @@ async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
             screen.trouble(str(error))
             return screen.ended(Exit.FAILED, {"sound": False, "error": str(error)})
     took = f"{time.monotonic() - began:.1f} s"
-    rows = [(one.name, _word(one), one.found, one.remedy) for one in found.circumstances]
+    rows = [
+        (one.name, "wrong" if one.is_wrong else "note" if one.remedy else "fine", one.found, one.remedy)
+        for one in found.circumstances
+    ]
     screen.table(("what", "", "how it is", "what to do"), rows)
     screen.say()
     rows_read = f"{counted(found.orders, 'order')}, {counted(found.notifications, 'notification')}"
@@ -99,10 +101,6 @@ async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
     elif not found.flaws:
         screen.trouble("the orders agree with each other, but what the journal relies on is not as it has to be")
     return screen.ended(status, {"sound": found.is_sound, "examination": found})
-
-
-def _word(one: IntegrityCheck) -> str:
-    return "wrong" if one.is_wrong else "note" if one.remedy else "fine"
 
 
 async def journal_copy(
