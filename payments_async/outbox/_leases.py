@@ -219,11 +219,13 @@ class Leases:
         self._finished.append(lease)
         return True
 
-    async def give_back_finished(self) -> None:
-        """Give chunks back of which nothing is left to do."""
+    async def give_back_finished(self) -> bool:
+        """Give chunks back of which nothing is left to do; tells whether there was one."""
+        is_one_back = bool(self._finished)
         while self._finished:
             self._let_go(self._finished.pop())
             await self._return()
+        return is_one_back
 
     def drop(self, lease: Lease) -> None:
         """A chunk is somebody else's now: the rest of it is theirs."""

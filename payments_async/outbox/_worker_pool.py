@@ -347,8 +347,12 @@ class WorkerPool(ABC):
             self.meter.ended(signal)
 
     def done(self, order: LeasedOrder) -> None:
-        """The end of an order is written down."""
-        if self.leases.done(order) or not self.leases.open:
+        """The end of an order is written down.
+
+        Where it was the last one in hand, more is looked for; but not for each order that is put and sent here alone.
+        """
+        is_put_here = order.lease.fills and not order.lease.lost
+        if self.leases.done(order) or self.meter.wants_balance or not (self.leases.open or is_put_here):
             self.wake()
 
     def has_plenty(self) -> bool:
@@ -378,10 +382,10 @@ class WorkerPool(ABC):
         """
         leases, clock, had = self.leases, self.executor.clock, 0
         while not self.drains:
-            await self.survives(leases.give_back_finished())
+            is_one_back = await self.survives(leases.give_back_finished())
             self._is_full = self.has_plenty()
-            if had and not leases.open:
-                self._ask_again = 0.0  # all that was in hand is done
+            if is_one_back or (had and not leases.open):
+                self._ask_again = 0.0  # a chunk is finished, or all that was in hand
             had = leases.open
             if self._is_full or clock() < self._ask_again:
                 await self._hear(None if self._is_full else self._ask_again - clock())
