@@ -177,6 +177,7 @@ class Registry:
     def __init__(self, path: Path, *, busy_timeout: float) -> None:
         self._path = path
         self._lock = threading.RLock()  # loads ask from threads of their own
+        self._is_durable = False
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError as error:
@@ -501,7 +502,9 @@ class Registry:
             )
         with self._translating():
             execute = self._connection.execute
-            execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
+            if durable is not self._is_durable:
+                execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
+                self._is_durable = durable
             execute("BEGIN IMMEDIATE")
             try:
                 yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
@@ -71,6 +72,7 @@ _IS_AHEAD, _IS_OVER, _ENDS_AT = is_ahead(*_LEASE), is_over(*_LEASE), ends_at(*_L
 _OF_PERMIT = ("BIGINT", "BIGINT", "BIGINT", "DOUBLE PRECISION")  # the types of what names it
 _OF_ACCEPTED, _OF_ENDED = (*_OF_PERMIT, "BYTEA"), (*_OF_PERMIT, "TEXT", "BYTEA", "BIGINT", "TEXT", "TEXT")
 # The rules of a permit, and of the usual end of an attempt. They are written nowhere else.
+_MARK = re.compile(r"\?|given\.column(\d)")
 _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"  # only an open chunk has an owner
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
     WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
@@ -515,10 +517,15 @@ def _named(permit: Permit) -> tuple[int, int, int, float]:
     return permit.id, permit.attempt, permit.token, permit.at
 
 
-def is_held(commit: Commit, chunk: Chunk) -> bool:
-    """Whether a chunk is held by whoever says so, and their lease good: what is planned in it may be permitted."""
+def is_held(commit: Commit, chunk: Chunk, *, fills: bool = False) -> bool:
+    """Whether a chunk is held by whoever says so, and their lease good: what is planned in it may be permitted.
+
+    Args:
+        fills: It is also to be filled yet: open, and not asked back.
+    """
     lease = (chunk.run, chunk.number, chunk.token, chunk.owner, commit.latest)
-    return commit.finds((1,), f"SELECT 1 FROM chunk WHERE {_HELD}", lease) is not None  # noqa: S608
+    more = " AND state = 'open' AND due_at >= 0" if fills else ""
+    return commit.finds((1,), f"SELECT 1 FROM chunk WHERE {_HELD}{more}", lease) is not None  # noqa: S608
 
 
 def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attempt: int, *, sent_before: bool) -> bool:
@@ -587,14 +594,28 @@ def _is_done_for_all(commit: Commit, sql: str, kinds: Sequence[str], rows: Seque
     if commit.database.takes_arrays:
         arrays = [commit.now, *map(list, zip(*rows, strict=True))]
         return commit.writes(len(rows), _for_arrays(sql, kinds), arrays) == len(rows)
+    if len(rows) == 1:
+        (row,), (alone, places) = rows, _alone(sql)
+        values = (commit.now, *row)
+        return commit.writes(1, alone, [values[place] for place in places]) == 1
     width, full = len(rows[0]), _rounded(len(rows))
-    values = [commit.now, *chain.from_iterable(rows), *(_NO_ORDER, *rows[0][1:]) * (full - len(rows))]
-    return commit.writes(len(rows), _marked(sql, full, width), values) == len(rows)
+    all_values = [commit.now, *chain.from_iterable(rows), *(_NO_ORDER, *rows[0][1:]) * (full - len(rows))]
+    return commit.writes(len(rows), _marked(sql, full, width), all_values) == len(rows)
 
 
 def _rounded(count: int) -> int:
     """A power of two, so that there are few different statements, and they are kept."""
     return 1 << (count - 1).bit_length()
+
+
+@cache
+def _alone(sql: str) -> tuple[str, Sequence[int]]:
+    """A statement for a single row, and which of its values each mark is: 0 for what all rows share.
+
+    Of rows that are given SQLite makes a table first, which takes as long as the rest.
+    """
+    places = tuple(int(mark[1] or 0) for mark in _MARK.finditer(sql))
+    return _MARK.sub("?", sql.replace(" FROM {given}", "")), places
 
 
 @cache

@@ -85,6 +85,12 @@ _INSERTS = {size: f"{_INSERT} VALUES {', '.join([_ROW] * size)}" for size in _SI
 _INSERT_ARRAYS = f"{_INSERT} SELECT * FROM {given(_KINDS)}"  # noqa: S608 - no value in it
 _TRACED_INSERTS = {size: f"{_TRACED} VALUES {', '.join([_TRACED_ROW] * size)}" for size in _SIZES}
 _TRACED_ARRAYS = f"{_TRACED} SELECT * FROM {given((*_KINDS, 'TEXT'))}"  # noqa: S608 - no value in it
+_SIGHTING = "request_key, transaction_id, news, amount, currency"
+# whatever the journal may know of an order that is put, in one question
+_KNOWN = f"""SELECT 'list', {_SIGHTING} FROM sighting WHERE request_key IN ({{marks}})
+    UNION ALL SELECT 'outbox', request_key, NULL, NULL, NULL, NULL FROM outbox WHERE request_key IN ({{marks}})
+    UNION ALL SELECT 'notification', request_key, NULL, NULL, NULL, NULL FROM ipn_event
+    WHERE order_id IS NULL AND request_key IN ({{marks}})"""  # noqa: S608 - no value in it
 _HIGHEST = "SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?"
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
@@ -201,17 +207,16 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     for place, request in enumerate(requests):
         asked.setdefault(request.key, []).append(place)
     fresh = {key: requests[places[0]] for key, places in asked.items()}
-    marks, keys = marks_for(list(fresh))
-    held = commit.finds_none(f"SELECT request_key FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
-    for (key,) in held:
+    known = _known(commit, list(fresh))
+    for key in known.held:
         del fresh[key]
     refused: Mapping[str, JournalRefused] = {}
     results: dict[int, Placed | Exception] = {}
     if fresh:
-        sightings = _sightings(commit, fresh)
-        refused = _refused(commit, fresh, sightings)
+        runs: dict[str, _OutboxRun] = {}
+        refused = _refused(commit, fresh, known.sightings, runs)
         new = [request for key, request in fresh.items() if key not in refused]
-        placed = _write(commit, new, sightings)
+        placed = _write(commit, new, known, runs)
         results |= {asked[request.key][0]: one for request, one in zip(new, placed, strict=True)}
     for place, request in enumerate(requests):  # the same id may come more than once, in one breath
         if request.key in refused:
@@ -221,13 +226,36 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     return [results[place] for place in range(len(requests))]
 
 
-def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[str, Evidence]) -> list[Placed]:
+class _Known(NamedTuple):
+    """What the journal knows of orders that are put, by their keys.
+
+    Attributes:
+        held: Those that it holds.
+        sightings: What a list has shown of others.
+        told: Those that some notification named before they came.
+    """
+
+    held: Collection[str]
+    sightings: Mapping[str, Evidence]
+    told: Collection[str]
+
+
+def _known(commit: Commit, keys: Sequence[str]) -> _Known:
+    """Ask for all of it at once: of most orders nothing is known."""
+    marks, values = marks_for(keys)
+    found = commit.finds_none(_KNOWN.format(marks=marks), (*values, *values, *values))
+    sightings = {key: _sighting(key, *about) for place, key, *about in found if place == "list"}
+    held, told = ({key for where, key, *_ in found if where == place} for place in ("outbox", "notification"))
+    return _Known(held, sightings, told)
+
+
+def _write(commit: Commit, requests: Sequence[PutRequest], known: _Known, runs: dict[str, _OutboxRun]) -> list[Placed]:
     """Write new orders down, those that are to be sent at once as being sent."""
     if not requests:
         return []
-    told = _told_of(commit, [request.key for request in requests])
+    _, sightings, told = known
     sent = {request.key for request in requests if request.elsewhere is not None or request.sent is not None}
-    arrivals = _Arrivals(commit, {*sightings, *told, *sent})
+    arrivals = _Arrivals(commit, {*sightings, *told, *sent}, runs)
     places = [arrivals.add(request) for request in requests]
     arrivals.insert()
     if any(arrival.is_permitted for arrival in places):
@@ -238,7 +266,10 @@ def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[st
 
 
 def _refused(
-    commit: Commit, fresh: Mapping[str, PutRequest], sightings: Mapping[str, Evidence]
+    commit: Commit,
+    fresh: Mapping[str, PutRequest],
+    sightings: Mapping[str, Evidence],
+    runs: dict[str, _OutboxRun],
 ) -> Mapping[str, JournalRefused]:
     """Those of these orders that another journal may have sent, by their keys; all others are registered as ours.
 
@@ -247,6 +278,7 @@ def _refused(
 
     Raises:
         HeldElsewhere: Another journal has adopted orders of the outbox. To take one more would lease the others too.
+        RunUnknown: There is no such outbox.
     """
     for asked in {request.register for request in fresh.values() if request.register is not None}:
         asked.check()
@@ -261,10 +293,10 @@ def _refused(
             commit.goes_one_by_one()
         ids = [one.order.request_id for one in requests]
         # asked here: a copy may have gone on since the outbox was opened
-        found = commit.finds_as_before("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,))
+        run = runs[outbox] = _outbox_run(commit, outbox)
         register = requests[-1].register
         assert register is not None
-        for request_id, error in register(ids, adopting, None if found is None else found[0], commit.of).items():
+        for request_id, error in register(ids, adopting, run.doubted_at, commit.of).items():
             if (adopted := adopting.get(request_id)) is None:
                 refused[plain_id(request_id)] = error
             else:
@@ -341,12 +373,13 @@ class _Arrivals:
 
     Args:
         known: Those that something was heard of before they came: none of them is permitted.
+        runs: The outboxes that were asked for already, by their names.
     """
 
-    def __init__(self, commit: Commit, known: Collection[str]) -> None:
+    def __init__(self, commit: Commit, known: Collection[str], runs: dict[str, _OutboxRun]) -> None:
         self._commit = commit
         self._known = known
-        self._runs: dict[str, tuple[int, bool]] = {}  # and whether they send nothing yet
+        self._runs = runs
         self._fillings: dict[tuple[str, str | None, bool], _Filling] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._traces: list[str | None] = []  # of these
@@ -358,7 +391,7 @@ class _Arrivals:
         is_later = request.not_before > now + SOON
         if (known := self._runs.get(request.outbox)) is None:
             known = self._runs[request.outbox] = _outbox_run(commit, request.outbox)
-        run, waits = known
+        run, _, waits = known
         owner = None if waits or is_later else request.owner  # anybody claims it, once that is allowed
         key = (request.outbox, owner, is_later)
         filling = self._fillings.get(key)
@@ -411,16 +444,6 @@ class _Arrivals:
         for (run, state), amounts in self._amounts.items():
             self._commit.count(run, state, len(amounts), sum_of(amounts))
         self._amounts.clear()
-
-
-def _told_of(commit: Commit, keys: Sequence[str]) -> frozenset[str]:
-    """Those of these new orders that some notification named before they came."""
-    marks, values = marks_for(keys)
-    found = commit.finds_none(
-        f"SELECT request_key FROM ipn_event WHERE order_id IS NULL AND request_key IN ({marks})",  # noqa: S608 - marks
-        values,
-    )
-    return frozenset(key for (key,) in found)
 
 
 def _placed(
@@ -487,8 +510,21 @@ def _again(commit: Commit, number: int) -> Row:
     return row
 
 
-def _outbox_run(commit: Commit, name: str) -> tuple[int, bool]:
-    """The number of the run that holds the single orders of an outbox, and whether it may send nothing yet.
+class _OutboxRun(NamedTuple):
+    """The run that holds the single orders of an outbox.
+
+    Attributes:
+        doubted_at: When the journal was last found to be copied or restored, if ever.
+        waits: It may send nothing yet.
+    """
+
+    id: int
+    doubted_at: float | None
+    waits: bool
+
+
+def _outbox_run(commit: Commit, name: str) -> _OutboxRun:
+    """Ask for an outbox.
 
     Raises:
         RunUnknown: There is none.
@@ -500,7 +536,7 @@ def _outbox_run(commit: Commit, name: str) -> tuple[int, bool]:
     if found is None:
         raise RunUnknown(f"the journal has no outbox {name}")
     run, doubted_at = found
-    return int(run), doubted_at is not None and awaited(commit, run) is not None
+    return _OutboxRun(int(run), doubted_at, doubted_at is not None and awaited(commit, run) is not None)
 
 
 def _filling(commit: Commit, run: int, request: PutRequest, owner: str | None, *, is_later: bool) -> _Filling:
@@ -511,10 +547,11 @@ def _filling(commit: Commit, run: int, request: PutRequest, owner: str | None, *
             number = _new(commit, run, due_at=request.not_before if is_later else 0.0)
         commit.execute("UPDATE chunk SET state = 'open' WHERE run = ? AND number = ?", (run, number))
         return _Filling(run, number, *_room(commit, run, number), None)
-    if request.chunk is not None and _is_mine(commit, request.chunk):
-        next_id, last_id = _room(commit, run, request.chunk.number)
-        if next_id <= last_id:
-            return _Filling(run, request.chunk.number, next_id, last_id, request.chunk)
+    if (mine := request.chunk) is not None:
+        is_good = is_held(commit, mine, fills=True)
+        next_id, last_id = _room(commit, run, mine.number)
+        if next_id <= last_id and (is_good or _is_mine(commit, mine)):
+            return _Filling(run, mine.number, next_id, last_id, mine, is_good)
     number = next(_with_room(commit, run, is_later=False), None)
     is_new = number is None
     if number is None:
@@ -633,9 +670,13 @@ def note_observed(commit: Commit, sightings: Sequence[Evidence]) -> None:
     marks, keys = marks_for([key for key, _ in ours])
     held = commit.execute(f"SELECT {COLUMNS} FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
     rows = {plain_id(row.request_id): row for row in map(row_of, held.fetchall())}
-    for key, sighting in _sightings(commit, rows).items():
+    if not rows:
+        return
+    marks, keys = marks_for(list(rows))
+    found = commit.execute(f"SELECT {_SIGHTING} FROM sighting WHERE request_key IN ({marks})", keys)  # noqa: S608
+    for key, *about in found.fetchall():
         if rows[key].state is not State.SENDING:  # of that its own answer is under way
-            apply(commit, rows[key], sighting)
+            apply(commit, rows[key], _sighting(key, *about))
 
 
 def unknown_transactions(connection: Connection, name: str) -> int:
@@ -649,27 +690,16 @@ def unknown_transactions(connection: Connection, name: str) -> int:
     return int(count)
 
 
-def _sightings(commit: Commit, keys: Collection[str]) -> Mapping[str, Evidence]:
-    """What a list has shown of orders before they were put, by their keys."""
-    if not keys:
-        return {}
-    marks, values = marks_for(list(keys))
-    found = commit.finds_none(
-        f"""SELECT request_key, transaction_id, news, amount, currency FROM sighting
-        WHERE request_key IN ({marks})""",  # noqa: S608 - marks only
-        values,
+def _sighting(key: str, transaction_id: str, signal: str, amount: str | None, currency: str | None) -> Evidence:
+    """What a list has shown of an order before it was put."""
+    return Evidence(
+        signal=Signal(signal),
+        source="list",
+        request_id=key,
+        transaction_id=transaction_id,
+        amount=None if amount is None else Decimal(amount),
+        currency=currency,
     )
-    return {
-        key: Evidence(
-            signal=Signal(signal),
-            source="list",
-            request_id=key,
-            transaction_id=transaction_id,
-            amount=None if amount is None else Decimal(amount),
-            currency=currency,
-        )
-        for key, transaction_id, signal, amount, currency in found
-    }
 
 
 # What there is to do, and whether it may be done
@@ -720,7 +750,7 @@ def waiting(connection: Connection, name: str, now: float, owner: str | None) ->
 def pause(commit: Commit, name: str, who: str, why: str) -> None:
     """Let nothing be sent from an outbox until somebody resumes it; the first reason stands."""
     check_named(who, why)
-    run, _ = _outbox_run(commit, name)
+    run = _outbox_run(commit, name).id
     done = commit.execute(
         "UPDATE run SET paused_at = ?, paused_by = ?, paused_why = ? WHERE id = ? AND paused_at IS NULL",
         (commit.now, who, why, run),
@@ -732,7 +762,7 @@ def pause(commit: Commit, name: str, who: str, why: str) -> None:
 def resume(commit: Commit, name: str, who: str, why: str) -> bool:
     """Let an outbox send again, says a named person; tells whether it was paused."""
     check_named(who, why)
-    run, _ = _outbox_run(commit, name)
+    run = _outbox_run(commit, name).id
     done = commit.execute(
         """UPDATE run SET paused_at = NULL, paused_by = NULL, paused_why = NULL, day = NULL
         WHERE id = ? AND paused_at IS NOT NULL""",
@@ -751,7 +781,7 @@ def paused(connection: Connection, name: str) -> Pause | None:
 
 def begin_day(commit: Commit, name: str, day: str, spent: Decimal) -> Decimal:
     """What had been spent when a day began, by whoever saw that day first."""
-    run, _ = _outbox_run(commit, name)
+    run = _outbox_run(commit, name).id
     commit.execute(  # a clock that is set back begins none
         "UPDATE run SET day = ?, day_spent = ? WHERE id = ? AND (day IS NULL OR day < ?)",
         (day, format(spent, "f"), run, day),
