@@ -46,6 +46,7 @@ _CHANGES = {
     "new": "New",
     "gone": "Gone",
 }
+_IN_SHORT = {"other account": "to another account", "other name": "under another name", "amount": "other amounts"}
 
 
 @attrs.frozen(kw_only=True)
@@ -229,6 +230,11 @@ class _Detail:
         """Whether these lines have to do."""
         return self.examples == 0
 
+    @property
+    def gap(self) -> str:
+        """What stands before a heading: an empty line, where there is room."""
+        return "" if self.is_short else "\n"
+
 
 _DETAILS = (_Detail(5, 3), _Detail(5, 1), _Detail(3, 1), *(_Detail(3, 0, lines) for lines in (3, 2, 1)))
 
@@ -240,8 +246,7 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
         return names.get(request_id, request_id)
 
     total = quoted(money(made.total, made.currency))
-    screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
-    screen.say()
+    screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]{detail.gap}")
     everything = detail.groups is None
     if everything:
         _show_shares(screen, "Kind", made.by_kind, made)
@@ -255,17 +260,18 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
     )
     screen.fields(
         [
-            ("kind", None if everything else _shares(made.by_kind)),
+            ("kind", None if everything or (guessed and detail.is_short) else _shares(made.by_kind)),
             ("item", None if everything or len(made.by_item) != 1 or made.guesses else _shares(made.by_item)),
-            ("guessed", f"the item of {guessed}: look at it with --all" if guessed and detail.is_short else None),
+            ("guessed", f"the item of {guessed} (--all)" if guessed and detail.is_short else None),
             ("balance", f"{balance}, and {left} after this"),
             ("to be sent", open_ if made.recorded else None),
-            ("takes about", _duration(made.seconds)),
+            ("takes about", None if detail.is_short else _duration(made.seconds)),
             ("digest", made.digest if made.is_clean or not detail.is_short else None),
         ]
     )
     screen.fields(() if everything else _columns(made.columns))
-    _show_columns(screen, made.columns, everything=everything)
+    if not detail.is_short:
+        _show_columns(screen, made.columns, everything=everything)
     issues = _IssueList(screen, shown, detail)
     problems = f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is"
     issues.show(problems, "red", made.problems, made.problem_count)
@@ -372,7 +378,7 @@ class _IssueList:
             groups.setdefault((issue.field, issue.remedy), []).append(issue)
         if not groups:
             return
-        self._screen.say(f"\n[bold {style}]{title}[/]")
+        self._screen.say(f"{self._detail.gap}[bold {style}]{title}[/]")
         alike = sorted(groups.values(), key=_weight)
         for one in alike[: self._detail.groups]:
             self._write(one)
@@ -392,7 +398,7 @@ class _IssueList:
         what = " ".join(filter(None, (field, ", ".join(values[:_VALUES]) + more)))
         number = f"{_size(alike):>7,} " if places else " " * 8
         said = f"{what}: {first.remedy}" if what else first.remedy
-        lines = self._detail.lines + (2 if first.field == "batch" else 0)  # what is said of all of it stands in full
+        lines = self._detail.lines + (2 if first.field == "batch" else 0)  # what is said of all of it needs more
         width = (self._screen.out.width - len(number) - 4) * lines
         if self._detail.is_short:
             place = f" ({places[0]})" if places else ""
@@ -427,7 +433,7 @@ def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], det
     if not found.groups:
         return
     screen.say(
-        f"\n[bold yellow]Paid twice?[/] Same beneficiary and amount: {found.same_amount:,}; "
+        f"{detail.gap}[bold yellow]Paid twice?[/] Same beneficiary and amount: {found.same_amount:,}; "
         f"same beneficiary, another amount: {found.other_amount:,}"
     )
     shown: dict[tuple[str | None, bool], list[Duplicate]] = {}
@@ -459,13 +465,17 @@ def _show_comparison(
     is_asked: bool,
 ) -> None:
     """What is not as it was."""
-    screen.say(
-        f"\n[bold]Compared with {quoted(found.other)}[/] ({counted(found.count, 'payout')}, "
-        f"{quoted(money(found.total, currency))}): {counted(found.same, 'payee')} as before"
-    )
     changes = {kind: count for kind, count in found.counts.items() if count}
+    total = (
+        " (--all)"
+        if detail.is_short
+        else f" ({counted(found.count, 'payout')}, {quoted(money(found.total, currency))})"
+    )
+    same = f"[bold]Compared with {quoted(found.other)}[/]{total}: {counted(found.same, 'payee')} as before"
+    screen.say(f"{detail.gap}{same}")
     if detail.is_short and changes:
-        screen.say("; ".join(f"{_changed(kind, count)}" for kind, count in changes.items()) + "; --all shows them")
+        words = "; ".join(f"{count:,} {_IN_SHORT.get(kind, kind)}" for kind, count in changes.items())
+        screen.say(words)
     for kind, count in () if detail.is_short else changes.items():
         members = [one for one in found.shown if one.kind == kind]
         screen.say(f"  {_changed(kind, count)}:")

@@ -89,7 +89,7 @@ async def named_batch(screen: Screen, journal: Journal | None, file: Path, batch
                 f"--batch-id: batch {run.batch_id} is called after this file too, and is not through. Go on with it "
                 f"(--batch-id {run.batch_id}), or name the new one"
             )
-    screen.note(f"batch {name}, after the name of its file; --batch-id names it otherwise")
+    screen.note(f"batch {name}, after the file's name (--batch-id changes it)")
     return name
 
 

@@ -61,10 +61,7 @@ class JournalPlace:
         """From where others approve what it holds, in words; empty with a database, which has a network."""
         if getattr(self.unopened(), "path", None) is None:
             return ""
-        return (
-            "This journal is a file: approve on this machine. For another machine, `bulk approvals --request FILE` "
-            "writes what is signed there (bulk sign). A journal in PostgreSQL is approved from any machine."
-        )
+        return "Approve on this machine. For another one: bulk approvals --request FILE"
 
     async def exists(self) -> bool:
         """Whether there is a journal.

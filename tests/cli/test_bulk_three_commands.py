@@ -232,6 +232,17 @@ async def test_a_batch_that_is_sent_while_another_one_waits_for_its_yes(
     assert (2, True) == (again.status, "It would be paid twice" in again.said)
 
 
+async def test_a_plan_that_is_proposed_fits_on_a_screen(run: Run, run_on_terminal: Run, here: Path) -> None:
+    """Of 25 lines with 80 columns: with notes, a concern, who is paid twice, a comparison, and the two commands."""
+    await october(run)
+    write("Payroll November 2026.xlsx", 150_000, "0772000009")
+    how = ("Payroll November 2026.xlsx", "--maker", "A. Clerk", "--acknowledge")
+    shown = await run_on_terminal("bulk", "plan", *how, COLUMNS="80", LINES="25")
+    for words in ("read as on", "1 concern: looked at", "Paid twice?", "1 to another account", "Proposed."):
+        assert words in shown.said
+    assert shown.out.count("\n") <= 25, shown.out
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_a_file_that_is_changed_while_it_is_sent(
     run: Run, sandbox: Sandbox, here: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool

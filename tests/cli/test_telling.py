@@ -217,7 +217,7 @@ async def test_an_approver_hears_that_a_plan_waits(run: Run, sandbox: Sandbox, a
     plan = ("bulk", "plan", "payroll.csv", *SENT, "--notify", address)
     assert (2, True) == ((ran := await run(*plan)).status, "add --maker NAME" in ran.said)
     ran = await run(*plan, "--maker", "A. Clerk", "--new-journal")
-    assert (0, True) == (ran.status, "This journal is a file: approve on this machine." in ran.said)
+    assert (0, True) == (ran.status, "Approve on this machine. For another one" in ran.said)
     heard = await ear.next()
     told = ("event", "command", "batch_id", "currency")
     assert ["waits for approval", "bulk plan", "november", "UGX"] == [heard[name] for name in told]

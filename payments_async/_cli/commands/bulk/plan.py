@@ -144,12 +144,12 @@ def _check_notify(target: str | None, maker: str | None) -> None:
 
 async def _waits(screen: Screen, made: Plan, batch_id: str, journal: JournalPlace, notify: str | None) -> None:
     """Say how what is proposed is approved and sent, and tell the approver."""
-    screen.say("\nProposed. For another person to approve it:")
+    screen.say("Proposed. For another person to approve it:")
     digest = made.digest[:FEWEST]
     screen.command(f"{command_line('bulk approve', digest, journal=journal)} --who NAME")
     if journal.reach:
         screen.say(journal.reach)
-    screen.say("\nTo send exactly this, once it is approved:")
+    screen.say("To send exactly this, once it is approved:")
     screen.command(command_line("bulk run", journal=journal, batch_id=batch_id))
     if notify is not None:
         facts = {"orders": made.open_count, "sum": made.open_total, "currency": made.currency, "digest": digest}
