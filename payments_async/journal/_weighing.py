@@ -103,7 +103,7 @@ def evidence_of(event: TransactionEvent, *, peer: str, at: float) -> Evidence:
     return Evidence(
         signal=_NOTIFIED.get(event.status_code, _UNRECOGNISED),
         source=f"notification {peer}",
-        request_id=event.request_id,
+        request_id=event.request_id or None,
         transaction_id=event.transaction_id,
         amount=event.amount,
         currency=event.currency_code or None,
