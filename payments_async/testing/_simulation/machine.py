@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp.connector
 
+import payments_async._session.transport  # noqa: F401 - or the first session would, under way
 from payments_async.journal._engine import _journal, _writer
 from payments_async.journal._machine import _departures
 from payments_async.journal._sqlite import _identity
