@@ -37,20 +37,19 @@ class _OpenFile(NamedTuple):
     """A file as it was when it was opened: by its number, or by its birth where numbers do not last."""
 
     path: Path
-    place: str  # the same: what is asked with each commit
     inode: str
     birth: str
 
     @classmethod
     def at(cls, path: Path) -> _OpenFile:
         """The one that is there now."""
-        return cls(path, str(path), inode_of(path), birth_of(path) or "")
+        return cls(path, inode_of(path), birth_of(path) or "")
 
     @property
     def is_there(self) -> bool:
         """Whether it still is what is found there. Raises ``OSError`` where nobody can tell, as of a closed folder."""
         try:
-            return inode_of(self.place) == self.inode or "" != (birth_of(self.path) or "") == self.birth
+            return inode_of(self.path) == self.inode or "" != (birth_of(self.path) or "") == self.birth
         except (FileNotFoundError, NotADirectoryError):
             return False
 
