@@ -328,6 +328,28 @@ class World:
         if what == "and state":
             shutil.rmtree(self.state)
 
+    def undo_commits(self) -> None:
+        """SQLite undoes a transaction by itself, as where its disk is full, for a while."""
+        if not self.is_open:
+            return
+        database: Any = self.journal._database
+        commit = database.commit
+
+        def undone(connection: Any) -> None:
+            connection.execute("ROLLBACK")
+            commit(connection)
+
+        for what in (self.send_one, self.pay):
+            for good in (2, 1, 0):  # commits that are made before
+                counted = itertools.count()
+
+                def fails(connection: Any, good: int = good, counted: Iterator[int] = counted) -> None:
+                    (undone if next(counted) >= good else commit)(connection)
+
+                database.commit = fails
+                self.do(what)
+                database.commit = commit
+
     # a second one
 
     def copy_goes_on(self) -> None:
@@ -467,6 +489,7 @@ TOUCHES: dict[str, Do] = {
     "all of it is lost, and another journal adopts the batch": World.adopt_lost,
     "its copy goes on elsewhere": World.copy_goes_on,
     "it gets a second name": World.second_name,
+    "its commits are undone": World.undo_commits,
     "a second journal begins": World.second_journal,
     "another journal adopts the batch": World.adopt,
 }

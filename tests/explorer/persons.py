@@ -7,7 +7,7 @@ order, or not about its money, moves nothing; a person decides on what they saw,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from types import MappingProxyType
@@ -182,6 +182,8 @@ class Doubts(Desk):
             "a person cancels it": self._cancel, "the journal is put back": self._put_back,
             "it is put back once more": self._put_back,
             "a list is read": self._scan, "another list is read": self._scan,
+            "a list is read too soon": partial(self._scan, after=1.0),
+            "a list of later days is read": partial(self._scan, days=-2),
             "a person lifts": partial(self._lift, None),
             "a person lifts, and names one": partial(self._lift, (ONE.request_id,)),
             "it is approved": self._approve, "an answer is brought as evidence": self._bring,
@@ -315,13 +317,17 @@ class Doubts(Desk):
             learned=facts.learned + 1,
         )  # fmt: skip
 
-    def _scan(self, facts: Known) -> Known:
-        self.journal.moment.now = facts.now + 20.0
+    def _scan(self, facts: Known, *, after: float = 20.0, days: int = 365) -> Known:
+        """Read a list that begins so many days ago; two count that are 15 seconds apart."""
+        self.journal.moment.now = facts.now + after
         day = datetime.fromtimestamp(facts.now, UTC).date()
-        scan = at_once(self.journal.begin_list_scan(BATCH, since=day.replace(year=day.year - 1), until=day))
+        scan = at_once(
+            self.journal.begin_list_scan(BATCH, since=day - timedelta(days=days), until=day + timedelta(days=9))
+        )
         ended = attrs.evolve(scan, rows=1, requests=1, counted=True, clean=True)
-        at_once(self.journal.end_list_scan(ended, grace=10.0, interval=0.0))
-        return attrs.evolve(facts, scans=facts.scans + 1, now=facts.now + 20.0)
+        at_once(self.journal.end_list_scan(ended, grace=10.0, interval=15.0))
+        counts = after > 15.0 and days > 1
+        return attrs.evolve(facts, scans=facts.scans + counts, now=facts.now + after)
 
     def _lift(self, named: tuple[str, ...] | None, facts: Known) -> Known | None:
         seen = facts.shown or None
@@ -356,6 +362,8 @@ class Doubts(Desk):
             yield f"order 1 is {state}, and may have been paid"
         if did == "a person cancels it" and state != was and not self._is_free(before):
             yield "order 1 is cancelled, and nothing was looked for since the journal was put back"
+        if after.restored and not self._is_free(after) and at_once(self.journal.is_looked_for(BATCH)):
+            yield "it counts as looked for since the journal was put back, and lists are awaited"
         if did == "a person sends it again" and after.word != before.word and state == State.PLANNED:
             yield from self._of_word(before)
         if did.startswith("a person lifts") and self.is_done and before.restored and not self._is_free(before):
@@ -417,6 +425,7 @@ def desks() -> tuple[Callable[[], Desk], ...]:
     parks = ("lists miss it", "a person looks", "a person sends it again")
     back, lifts = "the journal is put back", ("a person lifts", "a person lifts, and names one")
     scans = "a list is read", "another list is read"
+    not_enough = "a list is read too soon", "a list of later days is read"
     failed, paid = "it is notified as failed", "it is notified as successful"
     says = "its worker says that it was refused", "its worker says that it never left"
     others = [one for one in MISTAKEN if "another order" not in one]
@@ -442,6 +451,7 @@ def desks() -> tuple[Callable[[], Desk], ...]:
         ),
         partial(Doubts, "notified before it was sent", sends=0, may=(failed, paid, back), news=("it, and it goes on",)),
         partial(Doubts, "put back", sends=0, other="planned", may=(back, *scans, *lifts, "a person cancels it")),
+        partial(Doubts, "put back, and looked for", sends=0, may=(back, *scans, *not_enough)),
         partial(
             Doubts, "put back twice", sends=0, may=(back, "it is put back once more", "a person looks", lifts[1]),
         ),

@@ -6,23 +6,39 @@ later, and knows all words of its filters, some, or none: then it shows everythi
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Iterator
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import attrs
 from explorer.desks import Report
-from explorer.journals import at_once
+from explorer.journals import MemoryJournal
+from explorer.lists import _PAYMENTS
+from journal.factories import order
 
 from payments_async import Page, Rejected, ServiceFault, Transaction, TransactionStatus
 from payments_async._session.lists import Reader
 from payments_async._session.statuses import read_statuses
+from payments_async.journal import State
+from payments_async.outbox._scans import DateRange, ListScanner, ReconcileTarget
 
 DAYS = date(2026, 1, 4), date(2026, 1, 6)
 TRUE = {"a": TransactionStatus.SUCCESSFUL, "b": TransactionStatus.FAILED, "c": TransactionStatus.PROCESSING}
+ONE = order(1)
+JOURNAL: list[MemoryJournal] = []
 _ALL, _NONE, _REFUSES, _HONEST = "shows everything", "shows nothing", "is refused", "is known"
+
+
+def _run(asked: Any) -> Any:
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(asked)
+    finally:
+        loop.close()
 
 
 @attrs.frozen(kw_only=True)
@@ -78,7 +94,7 @@ def filtering() -> Iterator[Service]:
 
 def filters(service: Service) -> Iterator[str]:
     """A status that is believed is the true one; one that filters is believed."""
-    found = at_once(read_statuses(service.reader(), *DAYS, TRUE)).found
+    found = _run(read_statuses(service.reader(), *DAYS, TRUE)).found
     for id_, status in found.find(TRUE).items():
         if TRUE[id_] is not status:
             yield f"{service}: {id_} is believed to be {status}, and is {TRUE[id_]}"
@@ -100,7 +116,7 @@ def lists(service: Service) -> Iterator[str]:
         async for rows in reading.pages():
             seen.update(row.transaction_id for row in rows)
 
-    at_once(read())
+    _run(read())
     expected = len(TRUE) + (service.count or 0)
     if reading.counted and (service.count is None or len(seen) < expected or reading.failure is not None):
         yield f"{service}: it counts, and has shown {sorted(seen)}"
@@ -110,13 +126,35 @@ def lists(service: Service) -> Iterator[str]:
         yield f"{service}: it does not count: {reading.problem}"
 
 
+def rows() -> Iterator[Transaction]:
+    """Rows that name an order wrongly, or not at all, and those of others."""
+    for request_id, amount in itertools.product(
+        (None, ONE.request_id[:-1], ONE.request_id[:3], "x"), (None, 7, -ONE.amount)
+    ):
+        named = None if amount is None else Decimal(amount)
+        yield Transaction(transaction_id="a", request_id=request_id, amount=named)
+
+
+def unclaimed(row: Transaction) -> Iterator[str]:
+    """An order counts as shown, perhaps, by a row that begins as its id does, or has its amount, or has none."""
+    scanner = ListScanner(_PAYMENTS, JOURNAL[0], None)  # type: ignore[arg-type]
+    scanner.notes_unclaimed = True
+    target = ReconcileTarget(ONE.request_id, State.UNKNOWN, State.UNKNOWN, ONE.amount, None, None, 0.0)
+    _run(scanner._take(DateRange(*DAYS), [row]))
+    is_like = row.amount is None or abs(row.amount) == ONE.amount
+    is_like = is_like or bool(row.request_id and ONE.request_id.startswith(row.request_id))
+    if scanner.may_show(target) is not is_like:
+        yield f"{row}: it {'may be' if is_like else 'is not'} that of the order, and counts otherwise"
+
+
 def search() -> Report:
     """See all of them."""
     began, count = time.perf_counter(), 0
-    for services, wrong in ((filtering, filters), (listing, lists)):
-        for service in services():
+    JOURNAL[:] = [MemoryJournal()]
+    for kinds, wrong in ((filtering, filters), (listing, lists), (rows, unclaimed)):
+        for one in kinds():
             count += 1
-            for words in wrong(service):
+            for words in wrong(one):
                 return Report(
                     name="lists that are read", states=count, seconds=time.perf_counter() - began, wrong=words
                 )

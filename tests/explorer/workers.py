@@ -31,6 +31,8 @@ from payments_async.outbox._worker_pool import WorkerPool, _Worker
 
 ONE = order(1)
 LEASE, SLOW, LONG = 30.0, 25.0, 31.0  # seconds
+MINUTE, HALF_A_DAY = 60.0, 43_200.0
+CLOCKS = -2e5, -3600.0, -600.0, -10.0, 0.0, 10.0, 600.0, 3600.0, 40_000.0, 2e5  # by which the service's is ahead
 NEW, BY_SESSION, WRITTEN_OFF = "new", "sent by the session before", "sent again by a person's word"
 FATES = (
     "is accepted", "is refused", "is turned away", "is answered by a failure", "is lost", HANGS_UP, "never connects",
@@ -224,6 +226,19 @@ def ways() -> Iterator[Way]:
         yield Way(before=before, slow=slow, connects=connects, fate=fate)
 
 
+def dated(journal: MemoryJournal, difference: float) -> str:
+    """A permit by a clock that the service's differs from by so many seconds: lists are read from its day on."""
+    journal.use_service_clock(lambda: NOON + difference)
+    chunk = at_once(journal.claim_chunk(BATCH, "worker", lease=LEASE))
+    assert chunk is not None
+    permit = at_once(journal.permit(chunk, chunk.orders[0]))
+    journal.use_service_clock(lambda: None)
+    assert isinstance(permit, Permit)
+    late, early = NOON + difference - permit.at, permit.at - NOON - difference
+    is_wrong = early > HALF_A_DAY or MINUTE < late < HALF_A_DAY
+    return f"a permit is dated {early:g} seconds after the service's clock" if is_wrong else ""
+
+
 def search() -> Report:
     """See all of them."""
     began, count, wrong = time.perf_counter(), 0, ""
@@ -233,12 +248,13 @@ def search() -> Report:
     at_once(journal.put(BATCH, ONE))
     first = journal.image()
     try:
-        for way in ways():
+        for way in (*CLOCKS, *ways()):
             count += 1
             journal.touched()
             journal.restore(first)
             journal.moment.now, journal.moment.holder = NOON, "other"
-            if wrong := loop.run_until_complete(World(journal, way).go()):
+            wrong = dated(journal, way) if isinstance(way, float) else loop.run_until_complete(World(journal, way).go())
+            if wrong:
                 return Report(
                     name="a worker", states=count, seconds=time.perf_counter() - began, wrong=wrong, history=(str(way),)
                 )

@@ -256,9 +256,10 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     mutants.ABSENCES: ("absences",),
     mutants.QUARANTINE: ("persons", "files"),
     **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL), ("files",)),
-    **dict.fromkeys((mutants.ENTRIES, mutants.HISTORY), ("persons",)),
+    mutants.WRITER: ("files",),
+    **dict.fromkeys((mutants.ENTRIES, mutants.HISTORY), ("persons", "workers")),
     mutants.DEPARTURES: ("departures",),
-    **dict.fromkeys((mutants.LISTS, mutants.STATUSES), ("readings",)),
+    **dict.fromkeys((mutants.LISTS, mutants.STATUSES, mutants.SCANS), ("readings",)),
     **dict.fromkeys((mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING), ("arrivals",)),
     mutants.DELIVERIES: ("deliveries",),
     **dict.fromkeys((mutants.CREW, mutants.LEASES), ("workers",)),
@@ -268,7 +269,7 @@ BY_DESKS_ALONE = frozenset(
     | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT, mutants.NOTIFICATIONS, mutants.ABSENCES}
     | {mutants.DEPARTURES, mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL}
     | {mutants.LISTS, mutants.STATUSES, mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING}
-    | {mutants.DELIVERIES, mutants.CREW, mutants.LEASES}
+    | {mutants.DELIVERIES, mutants.CREW, mutants.LEASES, mutants.WRITER}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
