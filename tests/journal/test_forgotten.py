@@ -17,7 +17,19 @@ from pathlib import Path
 
 import attrs
 import pytest
-from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, loaded, order, orders, permitted
+from journal.factories import (
+    BATCH,
+    IDENTITY,
+    Clock,
+    claimed,
+    delivery,
+    event,
+    in_outbox,
+    loaded,
+    order,
+    orders,
+    permitted,
+)
 from nested import for_journal
 
 from payments_async import PayoutOrder
@@ -1228,3 +1240,18 @@ def test_an_anchor_that_is_damaged_is_none(tmp_path: Path) -> None:
     for content in (b"", b"123", b"\xff" * 24):
         (tmp_path / "mark").write_bytes(content)
         assert CommitCounter(tmp_path / "mark").read() is None
+
+
+async def test_a_journal_put_back_with_the_state_folder_while_it_is_open(tmp_path: Path) -> None:
+    """It remembers by itself how far it had come: the next commit is refused, and no order is sent a second time."""
+    home, state = tmp_path / "home", tmp_path / "home" / "state"
+    home.mkdir()
+    async with SqliteJournal(home / "j.sqlite", state_folder=state) as journal:
+        await in_outbox(journal, 1)
+        subprocess.run(["cp", "-a", home, tmp_path / "backup"], check=True)
+        await journal.put("shop", order(7))
+        # into the same files, by another process: ours would lose its locks
+        subprocess.run(["cp", "-R", f"{tmp_path / 'backup'}/.", home], check=True)
+        with pytest.raises(JournalBehind, match="has gone on"):
+            await journal.put("shop", order(8))
+        assert await journal.claim_chunk("shop", "worker") is None

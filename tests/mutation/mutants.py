@@ -1482,7 +1482,7 @@ MUTANTS = (
         "copy-that-went-on-goes-unnoticed",
         IDENTITY,
         "no commit is made once a copy has made as many",
-        "if any(anchor.count() >= count for anchor in self._anchors):",
+        "if max(self._counts()) >= count:",
         "if False:",
     ),
     Mutant(

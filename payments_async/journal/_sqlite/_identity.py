@@ -139,6 +139,7 @@ class FileIdentity:
         self._clock = clock
         self._steps = steps
         self._anchors: list[CommitCounter] = []
+        self._highest = 0  # as the anchors count, which may be put back together with the file
         self._files: _OpenFiles | None = None
         self._filed: int | None = None  # what the next commit that counts says of the file
         self.journal_id = ""
@@ -215,7 +216,7 @@ class FileIdentity:
             commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (FILED, str(filed)))
         if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
             check_usable(Version(int(oldest), int(oldest)), self._steps)
-        if any(anchor.count() >= count for anchor in self._anchors):
+        if max(self._counts()) >= count:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return lambda: self._committed(commit, count)
 
@@ -264,7 +265,7 @@ class FileIdentity:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
         commit = Commit(connection, self._database, self._database.begin(connection))
         quarantine_all(commit, is_behind=True)
-        highest = max(anchor.count() for anchor in self._anchors)
+        highest = max(self._counts())
         connection.execute("UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'commits'", (highest,))
         connection.execute("UPDATE meta SET value = ? WHERE key = ?", (commit.last or "", LAST))
         self._database.commit(connection)
@@ -319,6 +320,7 @@ class FileIdentity:
 
     def _follow(self, commits: int) -> None:
         """Open the mark and the anchor, to count the commits in them."""
+        self._highest = commits
         mark = CommitCounter(self._mark)
         mark.open(self.journal_id, commits)
         self._anchors.append(mark)
@@ -330,8 +332,14 @@ class FileIdentity:
         else:
             self._anchors.append(anchor)
 
+    def _counts(self) -> Iterator[int]:
+        """How many commits were heard of."""
+        yield self._highest
+        yield from (anchor.count() for anchor in self._anchors)
+
     def _committed(self, commit: Commit, count: int) -> None:
         """Let the mark and the anchor follow a commit that is on disk."""
+        self._highest = count
         for anchor in self._anchors:
             anchor.follow(count)
         if commit.is_milestone or not count % _OFTEN:
