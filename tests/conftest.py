@@ -3,18 +3,21 @@
 And how tests are run: by how many processes, and which of them are measured.
 """
 
+import importlib
 import itertools
 import os
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from pkgutil import walk_packages
 from subprocess import DEVNULL, Popen
 
 import pytest
 from hypothesis import HealthCheck, settings
 from machine import PROCESSORS, keep_files_in_memory
 
+import payments_async
 from payments_async import Credentials, PaymentsSession
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Sandbox
@@ -80,7 +83,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     place = Path(__file__).parent
     if not session.config.getoption("numprocesses", None) or [*place.glob("wire/__pycache__/test_*-pytest-*.pyc")]:
         return
-    files = [*map(str, place.rglob("test_*.py"))]
+    asked = [Path(one.partition("::")[0]).resolve() for one in session.config.args]
+    files = [str(file) for file in place.rglob("test_*.py") if any(file.is_relative_to(one) for one in asked)]
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-n", "0"]
     running = [
         Popen([*collect, *files[each::PROCESSORS]], stdout=DEVNULL, stderr=DEVNULL) for each in range(PROCESSORS)
@@ -94,11 +98,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A test in PostgreSQL takes as long as three in a file. Measured are, in a file, what is quick, a few of the others,
     and slow ones that say so: to measure takes as long as the tests do. What is imported first by a test that is not
-    measured would count as never run, so those come late. Each of the processes that share the tests begins with its
-    share of the slow ones, so that all end together.
+    measured would count as never run, so all is imported before. Each of the processes that share the tests begins with
+    its share of the slow ones, so that all end together.
     """
+    if config.getoption("cov_source", None):
+        _import_all()
     times = Counter[tuple[str, bool]]()
-    slow, quick, late = [], [], []
+    slow, quick = [], []
     for item in items:
         function, _, parameters = item.nodeid.partition("[")
         is_in_database, mark = "postgres" in parameters, item.get_closest_marker("slow")
@@ -110,10 +116,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_measured = not is_in_database and (mark.kwargs.get("covered", False) if mark else number <= most)
         if not is_measured:
             item.add_marker("no_cover")
-        (slow if mark else quick if is_measured else late).append(item)
+        (slow if mark else quick).append(item)
     shares = getattr(config, "workerinput", {}).get("workercount", 1)
     if shares > 1:
-        items[:] = _shared(slow, [*quick, *late], shares)
+        items[:] = _shared(slow, quick, shares)
+
+
+def _import_all() -> None:
+    """Import each module of the package."""
+    for found in walk_packages(payments_async.__path__, "payments_async."):
+        if not found.name.endswith("__main__") and "_simulation" not in found.name:
+            importlib.import_module(found.name)
 
 
 def _shared(slow: Sequence[pytest.Item], quick: list[pytest.Item], shares: int) -> list[pytest.Item]:

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from decimal import Decimal
 from typing import Any
 
@@ -205,9 +206,8 @@ async def come(journal: Inbox, way: Way) -> str:
     return next(iter(wrong), "")
 
 
-def ways() -> Iterator[str]:
+def ways(journal: Inbox) -> Iterator[str]:
     """All ways of one notification."""
-    journal = Inbox()
     for is_known, record, storing, *fails in itertools.product(
         (True, False), ("", AGREES, DIFFERS, MISSING), (STORED, REFUSED, BROKEN_OFF, SLOW), *((False, True),) * 2
     ):
@@ -219,9 +219,10 @@ def ways() -> Iterator[str]:
 
 def search() -> Report:
     """See all of them."""
-    began, count = time.perf_counter(), 0
-    for wrong in itertools.chain(senders(), records(), ways()):
-        count += 1
-        if wrong:
-            return Report(name="arrivals", states=count, seconds=time.perf_counter() - began, wrong=wrong)
+    began, count, journal = time.perf_counter(), 0, Inbox()
+    with closing(journal.connection):
+        for wrong in itertools.chain(senders(), records(), ways(journal)):
+            count += 1
+            if wrong:
+                return Report(name="arrivals", states=count, seconds=time.perf_counter() - began, wrong=wrong)
     return Report(name="arrivals", states=count, seconds=time.perf_counter() - began)

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -151,11 +152,12 @@ def search() -> Report:
     """See all of them."""
     began, count = time.perf_counter(), 0
     JOURNAL[:] = [MemoryJournal()]
-    for kinds, wrong in ((filtering, filters), (listing, lists), (rows, unclaimed)):
-        for one in kinds():
-            count += 1
-            for words in wrong(one):
-                return Report(
-                    name="lists that are read", states=count, seconds=time.perf_counter() - began, wrong=words
-                )
+    with closing(JOURNAL[0].connection):
+        for kinds, wrong in ((filtering, filters), (listing, lists), (rows, unclaimed)):
+            for one in kinds():
+                count += 1
+                for words in wrong(one):
+                    return Report(
+                        name="lists that are read", states=count, seconds=time.perf_counter() - began, wrong=words
+                    )
     return Report(name="lists that are read", states=count, seconds=time.perf_counter() - began)
