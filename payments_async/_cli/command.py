@@ -111,7 +111,7 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
 
 
 def _failed(screen: Screen, error: Exception) -> int:
-    """Tell of an error that nobody foresaw; its exit status."""
+    """Tell of an unforeseen error; its exit status."""
     if isinstance(error, MemoryError) or str(error) == "can't start new thread":
         words = "stopped: the system gives this program too little memory, or no further thread: raise its limits"
         return _told(screen, error, f"{words}, then give the same command again", Exit.STOPPED)

@@ -123,7 +123,7 @@ def begin_run(
         approvals: How many persons must have approved it, if the journal asks for no more; ``None`` for what is no
             batch of anybody's, but the orders of an outbox one by one.
         remembered: Which rules this machine knows the journal, and the account's others, to have.
-        compared: The batches that its plan was compared with; ``None`` where nobody says.
+        compared: The batches that its plan was compared with; ``None`` compares none.
         kind: What it is.
     """
     _check_compared(commit, batch_id, compared)

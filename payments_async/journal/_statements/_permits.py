@@ -518,7 +518,7 @@ def _named(permit: Permit) -> tuple[int, int, int, float]:
 
 
 def is_held(commit: Commit, chunk: Chunk, *, fills: bool = False) -> bool:
-    """Whether a chunk is held by whoever says so, and their lease good: what is planned in it may be permitted.
+    """Whether a chunk is held as its holder says, and the lease good: what is planned in it may be permitted.
 
     Args:
         fills: It is also to be filled yet: open, and not asked back.
