@@ -260,6 +260,7 @@ async def test_a_line_without_end_is_told(tmp_path: Path, start: bytes, fill: by
     assert (0, True) == (len(batch.orders), words in batch.problems[0].remedy)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_file_that_is_wrong_from_end_to_end_is_not_read_to_it(tmp_path: Path) -> None:
     """After very many problems it is given up: no row of it is an order, not even a good one."""
     path = tmp_path / "batch.csv"

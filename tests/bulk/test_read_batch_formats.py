@@ -255,6 +255,7 @@ def test_any_header_can_be_matched(headings: list[str]) -> None:
 plain_text = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), min_size=1, max_size=30)
 
 
+@pytest.mark.slow(covered=True)
 @given(amount=st.decimals("0.01", "99999999", places=2), message=plain_text, name=plain_text)
 async def test_order_survives_being_written_to_a_file(
     tmp_path_factory: pytest.TempPathFactory, amount: Decimal, message: str, name: str

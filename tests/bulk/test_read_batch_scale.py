@@ -73,6 +73,7 @@ async def test_loop_goes_on_while_a_file_is_checked(tmp_path: Path) -> None:
     assert turns > 3  # it would be two if reading kept the loop
 
 
+@pytest.mark.slow(covered=True)
 async def test_cancelled_reading_leaves_no_thread_at_work(tmp_path: Path) -> None:
     """The thread stops within a thousand rows, so that it costs a small part of what all rows cost."""
     path = write_many(tmp_path / "b.csv", 10_000)
@@ -194,6 +195,7 @@ async def test_a_cancelled_walk_waits_for_the_thread_that_reads() -> None:
     assert 1 == len(slow.readers)
 
 
+@pytest.mark.slow(covered=True)
 async def test_orders_of_a_file_come_the_same_way_awaited(tmp_path: Path) -> None:
     """The run of a batch awaits them, so that reading its file stops nobody else."""
     rows = (row(request_id=f"RUN-{number}") for number in range(1200))

@@ -267,6 +267,7 @@ async def test_a_backup_of_before_the_rule_is_put_back(run: Run, sandbox: Sandbo
     assert (0, True) == (shown.status, "1 approval needed for each batch, as C. Board" in shown.said), shown.said
 
 
+@pytest.mark.slow(covered=True)
 async def test_what_one_person_alone_would_send_again(run: Run, sandbox: Sandbox) -> None:
     """After a batch that two have agreed to: writing orders off is proposed, and done once somebody else approves."""
     digest = await proposed(run)

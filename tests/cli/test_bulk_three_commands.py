@@ -80,6 +80,7 @@ async def october(run: Run, *options: str) -> str:
     return digest
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_month(run: Run, sandbox: Sandbox, here: Path) -> None:
     """Plan, approve, run: no option that October's file has said, no name of a batch, no digest, no file twice."""
     sandbox.script(Fault.LOST_AFTER, on="money")

@@ -323,6 +323,7 @@ async def test_an_id_in_other_letters(run: Run, batch: None) -> None:
     assert (0, True) == (ran.status, ran.said.startswith("RUN-1, ")), ran.said
 
 
+@pytest.mark.slow(covered=True)
 async def test_an_order_that_a_restored_journal_has_forgotten(
     run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ async def payroll(run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytes
     return name
 
 
+@pytest.mark.slow(covered=True)
 async def test_old_orders_leave_and_are_known_still(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Counted, explained by where their story is, and never sent again."""
     before = json.loads((await run("bulk", "status", *BATCH, "--json")).out)["progress"]

@@ -281,6 +281,7 @@ async def test_whoever_does_not_know_the_address(payroll: None) -> None:
         assert 200 == (await page.get(Host=f"localhost:{port}"))[0]
 
 
+@pytest.mark.slow(covered=True)
 async def test_what_the_browser_is_told(payroll: None) -> None:
     """No script but the page's own, no frame around it, nothing kept, nothing said to others."""
     async with watched() as page:

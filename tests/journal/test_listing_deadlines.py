@@ -136,6 +136,7 @@ async def test_an_order_that_is_listed_in_time_is_paid_once(places: Any) -> None
         assert 1 == await run_again(here)
 
 
+@pytest.mark.slow(covered=True)
 async def test_where_the_word_is_wrong_an_order_is_paid_twice(places: Any) -> None:
     """The service lists it later than that: the risk that the word takes, as the pages say."""
     async with places(listed_after=READINGS) as here:

@@ -321,6 +321,7 @@ async def test_a_worker_where_no_tables_are_yet(roles: Roles, is_there: bool) ->
         await roles.worker.__aenter__()
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_worker_does_not_bring_the_tables_up_to_date(roles: Roles) -> None:
     """It may not, and names the command; the role that may uses it, and the worker goes on with the new tables."""
     await roles.owner.migrate()

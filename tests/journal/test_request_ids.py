@@ -184,6 +184,7 @@ async def test_evidence_in_other_letters_is_about_the_order(journal: Journal) ->
     assert ("Voucher-17", State.SUCCESSFUL) == (finding.request_id, finding.state)
 
 
+@pytest.mark.slow(covered=True)
 def test_the_key_of_a_key_is_the_key() -> None:
     """For every character there is: what is known by its key is found by it."""
     for number in range(sys.maxunicode + 1):

@@ -70,6 +70,7 @@ def faults(source: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow(covered=True)
 def test_every_statement_is_understood_by_every_database() -> None:
     """What one database alone knows has its place in ``_database``, and is a word there or a method."""
     modules = sorted(FOLDER.glob("*.py"))

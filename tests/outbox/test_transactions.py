@@ -397,6 +397,7 @@ async def test_orders_keep_their_moment_and_their_priority(till: Bank, service: 
         assert not here.executions()
 
 
+@pytest.mark.slow(covered=True)
 async def test_many_transactions_at_once(till: Bank, service: Sandbox) -> None:
     """Two processes' outboxes take them; each order is paid once."""
     async with desk(till, service) as here, desk(till, service):

@@ -76,6 +76,7 @@ def test_a_seed_has_one_sequence_with_a_real_database() -> None:
     assert first == second
 
 
+@pytest.mark.slow(covered=True)
 def test_a_broken_rule_is_found() -> None:
     """A journal that plans an order again when its lease is over pays twice, and a seed shows it."""
     assert "carried out more than once" in simulated(module="simulation.mutant")

@@ -153,6 +153,7 @@ answers = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow(covered=True)
 @given(answers.map(written))
 @example('{"code": 0, "data": {"collection": [{"transactionId": "t", "amount": "1_000"}]}}')
 @example('{"code": 0, "data": {"collection": [{"transactionId": "t", "amount": 1e-25, "amount": 1.50}]}}')

@@ -67,6 +67,7 @@ ANOTHER = {  # of every field of a dialect, a value that is not its own
 }  # fmt: skip
 
 
+@pytest.mark.slow(covered=True)
 @given(ORDERS)
 def test_an_order_comes_back_as_it_was_written(order: Order) -> None:
     """Every member, every digit, every character; its currency can be asked for alone."""
@@ -101,6 +102,7 @@ def test_a_field_of_the_dialect_that_changes_a_body_has_orders_written_anew(name
     assert expected == call.body
 
 
+@pytest.mark.slow(covered=True)
 @given(ORDERS, ORDERS)
 def test_two_orders_are_written_alike_only_when_they_are_alike(one: Order, other: Order) -> None:
     """But for the request id and the amount, which are kept beside what is written."""
