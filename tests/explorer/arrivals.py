@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 from explorer.desks import NOON, Report
-from explorer.journals import MemoryJournal
+from explorer.journals import MemoryJournal, run_in_a_loop
 from journal.factories import event, order, transaction_id
 from multidict import CIMultiDict
 
@@ -78,7 +78,7 @@ def records() -> Iterator[str]:
             name: (other if is_other else same)[name] for (name, _), is_other in zip(same.items(), differs, strict=True)
         }
         try:
-            found = _run(difference(_Source(Transaction(**record)), told, 1.0))  # type: ignore[arg-type]
+            found = run_in_a_loop(difference(_Source(Transaction(**record)), told, 1.0))  # type: ignore[arg-type]
         except LookupError:
             found = "another transaction"
         yield "" if bool(found) is any(differs) else f"it bears out what it is not: {record}"
@@ -98,14 +98,6 @@ class _Source:
         if self.record is None:
             raise LookupError("no such transaction")
         return self.record
-
-
-def _run(asked: Any) -> Any:
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(asked)
-    finally:
-        loop.close()
 
 
 # The pipeline
@@ -213,7 +205,7 @@ def ways(journal: Inbox) -> Iterator[str]:
     ):
         if not any(fails) or (is_known and record in ("", AGREES) and storing in (STORED, SLOW)):
             way = Way(is_known=is_known, record=record, storing=storing, fails=fails[0], fails_to_end=fails[1])
-            wrong = _run(come(journal, way))
+            wrong = run_in_a_loop(come(journal, way))
             yield f"{way}: {wrong}" if wrong else ""
 
 

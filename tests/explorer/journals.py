@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
@@ -196,3 +197,12 @@ def at_once(asked: Coroutine[Any, Any, T] | Done) -> T:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     raise AssertionError("the journal waits for something")
+
+
+def run_in_a_loop(asked: Any) -> Any:
+    """Run something to its end in a loop of its own; ``asyncio.run`` also closes generators and threads, each time."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(asked)
+    finally:
+        loop.close()

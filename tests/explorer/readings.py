@@ -6,7 +6,6 @@ later, and knows all words of its filters, some, or none: then it shows everythi
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 
 import attrs
 from explorer.desks import Report
-from explorer.journals import MemoryJournal
+from explorer.journals import MemoryJournal, run_in_a_loop
 from explorer.lists import _PAYMENTS
 from journal.factories import order
 
@@ -32,14 +31,6 @@ TRUE = {"a": TransactionStatus.SUCCESSFUL, "b": TransactionStatus.FAILED, "c": T
 ONE = order(1)
 JOURNAL: list[MemoryJournal] = []
 _ALL, _NONE, _REFUSES, _HONEST = "shows everything", "shows nothing", "is refused", "is known"
-
-
-def _run(asked: Any) -> Any:
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(asked)
-    finally:
-        loop.close()
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +86,7 @@ def filtering() -> Iterator[Service]:
 
 def filters(service: Service) -> Iterator[str]:
     """A status that is believed is the true one; one that filters is believed."""
-    found = _run(read_statuses(service.reader(), *DAYS, TRUE)).found
+    found = run_in_a_loop(read_statuses(service.reader(), *DAYS, TRUE)).found
     for id_, status in found.find(TRUE).items():
         if TRUE[id_] is not status:
             yield f"{service}: {id_} is believed to be {status}, and is {TRUE[id_]}"
@@ -117,7 +108,7 @@ def lists(service: Service) -> Iterator[str]:
         async for rows in reading.pages():
             seen.update(row.transaction_id for row in rows)
 
-    _run(read())
+    run_in_a_loop(read())
     expected = len(TRUE) + (service.count or 0)
     if reading.counted and (service.count is None or len(seen) < expected or reading.failure is not None):
         yield f"{service}: it counts, and has shown {sorted(seen)}"
@@ -141,7 +132,7 @@ def unclaimed(row: Transaction) -> Iterator[str]:
     scanner = ListScanner(_PAYMENTS, JOURNAL[0], None)  # type: ignore[arg-type]
     scanner.notes_unclaimed = True
     target = ReconcileTarget(ONE.request_id, State.UNKNOWN, State.UNKNOWN, ONE.amount, None, None, 0.0)
-    _run(scanner._take(DateRange(*DAYS), [row]))
+    run_in_a_loop(scanner._take(DateRange(*DAYS), [row]))
     is_like = row.amount is None or abs(row.amount) == ONE.amount
     is_like = is_like or bool(row.request_id and ONE.request_id.startswith(row.request_id))
     if scanner.may_show(target) is not is_like:
