@@ -18,7 +18,7 @@ def main() -> int:
     """Soak; a line for each thousand orders."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=0.0)
-    parser.add_argument("--orders", type=int, default=16_000, help="at least so many; of fewer caches still grow")
+    parser.add_argument("--orders", type=int, default=12_000, help="at least so many; of fewer caches still grow")
     asked = parser.parse_args()
 
     def tell(sample: Sample) -> None:
