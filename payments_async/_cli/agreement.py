@@ -77,7 +77,7 @@ async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> 
     shows_all = screen.show_personal or made.count <= _LARGEST
     try:
         async with working(screen, "collecting what is to be sent"):
-            shown = await asyncio.to_thread(_some, made.orders, shows_all=shows_all)
+            shown = await asyncio.to_thread(_some, made, shows_all=shows_all)
             names = await asyncio.to_thread(made.named, {one.request_id for one in shown})
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; nothing was sent. Begin again") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 
 from payments_async._values.checks import check_number, check_whole
 from payments_async._values.frozen import frozen
@@ -75,7 +75,6 @@ async def submit(
     orders: Iterable[Order] | AsyncIterable[Order],
     *,
     source_digest: str | None = None,
-    compared: Collection[str] | None = None,
 ) -> Loaded:
     """Put a batch into an outbox, as ``Outbox.put_batch`` does, and wake the workers of the fleet.
 
@@ -86,7 +85,7 @@ async def submit(
         OrdersDiffer, HeldElsewhere, LoadBusy, NotCompared: As ``Outbox.put_batch``. Nothing was put.
     """
     journal = _shared(outbox.journal)
-    loaded = await outbox.put_batch(batch_id, orders, source_digest=source_digest, compared=compared)
+    loaded = await outbox.put_batch(batch_id, orders, source_digest=source_digest)
     try:
         await _refill(outbox.name, journal, Jobs(journal))
     except JournalUnavailable as error:

@@ -30,7 +30,7 @@
         NotParked             ... only a parked order can be sent again
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
         NotApproved           ... too few persons have approved the batch
-        NotCompared           ... another batch was begun since this one was planned
+        NotCompared           ... its plan does not know another batch of the journal
         SecondJournal         ... this machine has another journal of the account, and no person has said why
 """
 
@@ -326,9 +326,9 @@ class NotLookedFor(JournalRefused):
 
 
 class NotCompared(JournalRefused):
-    """Another batch was begun since this one was planned, and may pay the same people. Nothing was sent."""
+    """The plan of this batch does not know another one, which may pay the same people. Nothing was sent."""
 
-    remedy = "nothing was sent; plan the batch again, which compares the two"
+    remedy = "nothing was sent; plan the batch again with this journal, which compares the two"
 
 
 class SecondJournal(JournalRefused):

@@ -74,7 +74,7 @@ from payments_async.outbox._listening import SOON, ChangeListener
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._sending import Collector, OrderSender
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
-from payments_async.outbox._settings import IDLE, WorkerSettings
+from payments_async.outbox._settings import IDLE, WorkerSettings, plan_of
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, OutboxWorker
 from payments_async.outbox._worker_pool import Handed
@@ -558,25 +558,26 @@ class Outbox:
         *,
         source_digest: str | None = None,
         approvals: int = 0,
-        compared: Collection[str] | None = None,
     ) -> Loaded:
         """Write all orders of a batch down, to be sent beside the single ones; all of them or none is sent.
 
         Args:
-            source_digest, approvals, compared: As of ``BatchTerms``.
+            orders: A plan, or all orders of the batch, read once. Payees are compared by a plan only.
+            source_digest, approvals: As of ``BatchTerms``.
 
         Raises:
             NotApproved: Too few have approved it. Nothing was written down or sent.
-            NotCompared: Another batch was begun since this one was planned. Nothing was sent.
+            NotCompared: Its plan does not know another batch of the journal. Nothing was sent.
             InvalidOrder: The session has sent another order under one of its request ids. Nothing was sent.
             OrdersDiffer: As ``Journal.load``; or the batch is there, and another process sends it. Nothing was sent.
             HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
         """
         self._check_open()
+        digest, compared = plan_of(orders, source_digest)
         run = await self._journal.open_run(
             batch_id,
             account_of(self._payments),
-            source_digest=source_digest,
+            source_digest=digest,
             outbox=self._name,
             approvals=approvals,
             compared=compared,

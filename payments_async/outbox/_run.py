@@ -23,14 +23,14 @@ from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy, OrdersDiffer
 from payments_async.journal._places import check_journal
-from payments_async.journal._records import GRACE, INTERVAL, Run
+from payments_async.journal._records import GRACE, INTERVAL, Run, TakeoverAuthorisation
 from payments_async.journal._states import State
 from payments_async.outbox._brakes import Backoff, Budget, Fuse
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_unknown
 from payments_async.outbox._scans import DateRange, ListScanner, account_of
 from payments_async.outbox._sent_by_session import sent_by_session
-from payments_async.outbox._settings import BatchTerms, LookFirst, RunSettings
+from payments_async.outbox._settings import BatchTerms, LookFirst, RunSettings, plan_of
 from payments_async.outbox._worker_pool import ASKED_TO_STOP, FirstLook, RunProgress, WorkerPool
 
 _log = logging.getLogger("payments_async")
@@ -70,12 +70,13 @@ async def run_batch(
 
     Args:
         payments: An open session. Its login, address and user are noted in the journal.
-        orders: All orders of the batch, read once; ``None`` goes on with what the journal holds.
+        orders: A plan, or all orders of the batch, read once; ``None`` goes on with what the journal holds. Payees are
+            compared by a plan only.
         fuse: When to stop by itself; never by default.
         progress: Called about once a second, and at the end.
         stop: Set it to begin nothing more, finish what is under way and return.
         settings: How fast and how patiently.
-        terms: What the batch was planned and approved as.
+        terms: What the batch was approved as.
 
     Raises:
         HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these orders
@@ -84,7 +85,7 @@ async def run_batch(
         OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
             batch; or the batch belongs to an outbox, which sends it. Nothing was sent.
         NotApproved: Too few have approved it. Nothing was written down or sent.
-        NotCompared: Another batch was begun since this one was planned (``terms.compared``). Nothing was sent.
+        NotCompared: Its plan does not know another batch of the journal. Nothing was sent.
         WrongAccount: The journal is about another account or service.
         LoadBusy: Another process, or another journal, loads these orders for longer than ``patience``; or it took them
             over in the middle, and they can be read only once. Nothing was sent.
@@ -103,20 +104,23 @@ async def run_batch(
     now, patience = settings.testing.now or time.time, settings.patience
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
     identity = account_of(payments)
+    digest, compared = plan_of(orders, terms.source_digest)
     if orders is None:
         await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
     begun = await journal.open_run(
         batch_id,
         identity,
-        source_digest=terms.source_digest,
+        source_digest=digest,
         policy=terms.policy,
         approvals=terms.approvals,
-        compared=terms.compared,
+        compared=compared,
     )
     if begun.outbox is not None:
         raise OrdersDiffer(f"batch {batch_id} belongs to the outbox {begun.outbox}, which sends it")
     if orders is not None:
-        await _load(payments, journal, batch_id, orders, owner, patience=patience, terms=terms, tell=progress)
+        await _load(
+            payments, journal, batch_id, orders, owner, patience=patience, adoption=terms.adoption, tell=progress
+        )
     await journal.expire_chunks(batch_id)
     executor, run = executor_of(payments), await journal.run(batch_id)
     with watched(executor.observer, "batch", batch_id=batch_id) as work:
@@ -168,7 +172,7 @@ async def _load(
     owner: str,
     *,
     patience: float,
-    terms: BatchTerms,
+    adoption: TakeoverAuthorisation | None,
     tell: Callable[[RunProgress], object] | None,
 ) -> None:
     """Write all orders down, once no other process loads them."""
@@ -177,7 +181,7 @@ async def _load(
     while True:
         try:
             sent = partial(sent_by_session, payments, journal)
-            adoption, compared = terms.adoption, terms.compared
+            _, compared = plan_of(orders, None)
             await journal.load(batch_id, orders, owner=owner, adoption=adoption, sent=sent, compared=compared)
         except LoadBusy as error:
             is_read_once = isinstance(orders, Iterator | AsyncIterator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from payments_async._values.checks import check_flag, check_instance, check_number, check_whole
 from payments_async._values.frozen import field, frozen
@@ -85,15 +85,13 @@ class RunSettings:
 
 @frozen(kw_only=True)
 class BatchTerms:
-    """What a batch was planned and approved as.
+    """What a batch was approved as.
 
     Attributes:
-        source_digest: Digest of the plan, kept with the batch.
+        source_digest: Digest of orders that were not planned, kept with the batch. A plan brings its own.
         policy: A text of yours, kept with the batch.
         approvals: How many persons other than its maker must have approved the plan of this digest. If the journal
             asks for more (``require_approvals``), that number counts.
-        compared: The batches that the plan was compared with: ``Plan.compared``. Where another one is complete by now,
-            nothing is sent. ``None`` looks at none.
         adoption: A named person's word that orders of another batch go on in this one. Nothing of it is sent before
             the service's list was searched for it.
 
@@ -104,16 +102,41 @@ class BatchTerms:
     source_digest: str | None = None
     policy: str | None = None
     approvals: int = 0
-    compared: Collection[str] | None = None
     adoption: TakeoverAuthorisation | None = None
 
     def __attrs_post_init__(self) -> None:
         check_whole("approvals", self.approvals, 0)
-        if isinstance(self.compared, str):
-            raise TypeError("compared: pass the names of batches, as Plan.compared has them, not a text")
         for name in ("source_digest", "policy"):
             check_instance(name, getattr(self, name), (str, type(None)), "text or None")
         check_instance("adoption", self.adoption, (TakeoverAuthorisation, type(None)), "TakeoverAuthorisation(...)")
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """Orders whose payees were compared with those of other batches: a plan of ``payments_async.bulk``."""
+
+    @property
+    def digest(self) -> str:
+        """Of all that the orders say."""
+        ...
+
+    @property
+    def compared(self) -> Collection[str]:
+        """Names of the batches that they were compared with."""
+        ...
+
+
+def plan_of(orders: object, source_digest: str | None) -> tuple[str | None, Collection[str] | None]:
+    """The digest of these orders and what they were compared with, which ``None`` says of orders without a plan.
+
+    Raises:
+        ValueError: The plan has another digest.
+    """
+    if not isinstance(orders, Planned):
+        return source_digest, None
+    if source_digest not in (None, orders.digest):
+        raise ValueError("source_digest: leave it out, a plan brings its own")
+    return orders.digest, orders.compared
 
 
 @frozen(kw_only=True)

@@ -58,7 +58,7 @@ async def test_a_plan_says_which_orders_have_left(tmp_path: Path) -> None:
         assert (3, 0, 0) == (again.problem_count, again.open_count, again.recorded)
         rest = await plan(here.payments, payouts(4), batch_id="more", journal=here.journal, skip_bad=True)
         assert (True, 1, 3) == (rest.is_clean, rest.count, rest.left_out)
-        done = await run_batch(here.payments, here.journal, "more", rest.orders)
+        done = await run_batch(here.payments, here.journal, "more", rest)
         assert 1 == done.sent
         await here.sandbox.settle()
         assert [] == here.sandbox.duplicates()

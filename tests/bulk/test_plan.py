@@ -18,7 +18,7 @@ from payments_async import (
     PaymentsSession,
     PayoutOrder,
 )
-from payments_async.bulk import Batch, BatchTerms, Plan, PlanSettings, Share, plan, read_batch, run_batch
+from payments_async.bulk import Batch, Plan, PlanSettings, Share, plan, read_batch, run_batch
 from payments_async.journal import Journal, NotCompared, RunIdentity, Signal, SqliteJournal
 from payments_async.journal.contract import Outcome, Permit
 from payments_async.sandbox import Sandbox, _records
@@ -251,16 +251,15 @@ async def test_two_copies_of_a_file_that_are_sent_at_the_same_moment(
     """Both were planned before one was begun: one is paid, and nothing of the other before the two were compared."""
     copies = {name: [order(number, request_id=f"{name}-{number}") for number in (1, 2)] for name in ("a", "b")}
     plans = {name: await plan(payments, copy, journal=journal, batch_id=name) for name, copy in copies.items()}
-    runs = [
-        run_batch(payments, journal, name, made.orders, terms=BatchTerms(compared=made.compared))
-        for name, made in plans.items()
-    ]
+    runs = [run_batch(payments, journal, name, made) for name, made in plans.items()]
     ended = dict(zip(copies, await asyncio.gather(*runs, return_exceptions=True), strict=True))
     refused = [name for name, one in ended.items() if isinstance(one, NotCompared)]
     assert (1, 2) == (len(refused), len(service.ledger)), ended
+    with pytest.raises(NotCompared):
+        await run_batch(payments, journal, refused[0], await plan(payments, copies[refused[0]]))  # with no journal
     again = await plan(payments, copies[refused[0]], journal=journal, batch_id=refused[0])
     assert (0, ["2 of 2 orders pay"]) == (again.recorded, [one.remedy[:17] for one in again.concerns])
-    await run_batch(payments, journal, refused[0], again.orders, terms=BatchTerms(compared=again.compared))
+    await run_batch(payments, journal, refused[0], again)
     assert 4 == len(service.ledger)
 
 
@@ -368,7 +367,7 @@ async def test_bad_orders_can_be_left_out(payments: PaymentsSession, tmp_path: P
     assert [None, "RUN-3"] == [one.request_id for one in (await plan(payments, batch)).problems]
     made = await plan(payments, batch, skip_bad=True)
     assert made.is_clean
-    assert (1, 2, ["RUN-1"]) == (made.count, made.left_out, [one.request_id for one in made.orders])
+    assert (1, 2, ["RUN-1"]) == (made.count, made.left_out, [one.request_id for one in made])
     assert ["amount", "product_item_id"] == [one.field for one in made.skipped]
     alone = await plan(payments, await of_file(tmp_path, row()))
     assert alone.digest == made.digest

@@ -195,7 +195,7 @@ async def test_a_batch_whose_plan_does_not_know_one_that_is_complete(journal: Jo
 
     for name in (BATCH, "other"):
         await journal.open_run(name, IDENTITY, compared=())
-    with pytest.raises(NotCompared, match=f"batch other was begun after {BATCH} was planned"):
+    with pytest.raises(NotCompared, match=f"batch {BATCH} was planned without batch other"):
         await journal.load(BATCH, slowly(), owner="one", compared=())
     with pytest.raises(RunUnknown):
         await journal.claim_chunk(BATCH, "worker")

@@ -46,7 +46,7 @@ async def run(payments: PaymentsSession, path: Path, orders: Iterable[PayoutOrde
         )
         assert_type(made.comparison, Comparison | None)
         PlanSettings(compare=mapped, compare_change=0.2)  # E: a float is not exact
-        progress = await run_batch(payments, journal, "payroll", batch.orders, fuse=Fuse(max_total=Decimal(10**6)))
+        progress = await run_batch(payments, journal, "payroll", made, fuse=Fuse(max_total=Decimal(10**6)))
         assert_type(progress.counts[State.ACCEPTED], int)
         for state in progress.counts:
             assert_type(state, State)

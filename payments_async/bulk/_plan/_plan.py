@@ -111,9 +111,11 @@ class PlanProgress:
     total: int | None = None
 
 
-@frozen(kw_only=True)
-class Plan:
-    """What a batch comes to. Nothing in it is personal but ``orders``.
+@attrs.frozen(kw_only=True)
+class Plan(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
+    """What a batch comes to. Pass it to ``run_batch``, ``Outbox.put_batch`` or ``fleet.submit``.
+
+    It is walked through, as often as needed, for the orders that would be sent. Nothing else in it is personal.
 
     Attributes:
         count, total: The orders that would be sent, and the exact sum of their amounts without any fees.
@@ -138,9 +140,8 @@ class Plan:
         guesses: Items that were guessed by the operators of telephone numbers; see ``read_batch``.
         columns: Those of the file, with what becomes of each, and who gets what stands there.
         comparison: With the batch that it was compared with.
-        compared: The other batches that the journal held then, complete. Pass them to ``BatchTerms``: where another
-            one is begun meanwhile, which may pay the same people, nothing is sent.
-        orders: What would be sent, to be walked through as often as needed; pass it to ``run_batch``.
+        compared: The other complete batches of the journal. Where it has one more when the plan is sent, which may
+            pay the same people, nothing is sent.
     """
 
     count: int
@@ -169,7 +170,13 @@ class Plan:
     columns: tuple[FileColumn, ...]
     comparison: Comparison | None
     compared: tuple[str, ...]
-    orders: Iterable[PayoutOrder] = field(repr=False)
+    _orders: _PlannedOrders = attrs.field(repr=False, eq=False)
+
+    def __iter__(self) -> Iterator[PayoutOrder]:
+        return iter(self._orders)
+
+    def __aiter__(self) -> AsyncIterator[PayoutOrder]:
+        return aiter(self._orders)
 
     @property
     def is_clean(self) -> bool:
@@ -188,7 +195,7 @@ class Plan:
         Raises:
             BatchChanged: The file was changed since.
         """
-        found = self.orders.found(request_ids) if isinstance(self.orders, _PlannedOrders) and request_ids else {}
+        found = self._orders.found(request_ids) if request_ids else {}
         places = {
             one: f"row {row}, {reference_of(order)}" if personal else f"row {row}"
             for one, (row, order) in found.items()

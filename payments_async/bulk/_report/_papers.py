@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import os
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -261,7 +261,7 @@ async def _largest(plan: Plan) -> list[PayoutOrder]:
     """The largest orders of a plan, the first of equal ones first, in constant memory."""
     kept: list[tuple[Any, int, PayoutOrder]] = []
     numbers = count(0, -1)
-    async for order in _each_of(plan.orders):
+    async for order in plan:
         heapq.heappush(kept, (order.amount, next(numbers), order))
         if len(kept) > _LARGEST:
             heapq.heappop(kept)
@@ -286,13 +286,3 @@ def _write(
     page = rendered(template, values).encode()
     with replacing(place, marker=marker, overwrite=overwrite) as file:
         file.write(page)
-
-
-async def _each_of(orders: Iterable[PayoutOrder]) -> AsyncIterator[PayoutOrder]:
-    """The orders of a plan, one after the other; those of a file are read in threads."""
-    if isinstance(orders, AsyncIterable):
-        async for order in orders:
-            yield order
-    else:
-        for order in orders:
-            yield order

@@ -304,7 +304,7 @@ def _check_compared(commit: Commit, batch_id: str, compared: Collection[str] | N
     names = [name for (name,) in commit.execute(sql, (BATCH,)).fetchall()]
     new = [] if batch_id in names else [name for name in names if name not in compared]
     if new:
-        raise NotCompared(f"batch {new[-1]} was begun after {batch_id} was planned, and may pay the same people")
+        raise NotCompared(f"batch {batch_id} was planned without batch {new[-1]}, which may pay the same people")
 
 
 def _total(commit: Commit, run: int) -> int:

@@ -385,7 +385,7 @@ class _BatchRun:
                         payments,
                         journal,
                         self.batch_id,
-                        None if plan is None else plan.orders,
+                        plan,
                         settings=RunSettings(
                             concurrency=self.limits.concurrency,
                             rate=self.limits.rate,
@@ -394,12 +394,7 @@ class _BatchRun:
                         progress=view,
                         fuse=self.fuse,
                         stop=stop.drain,
-                        terms=BatchTerms(
-                            source_digest=None if plan is None else plan.digest,
-                            adoption=self.adoption,
-                            approvals=self.approvals,
-                            compared=None if plan is None else plan.compared,
-                        ),
+                        terms=BatchTerms(adoption=self.adoption, approvals=self.approvals),
                     )
             except HeldElsewhere as error:
                 raise BadInput(

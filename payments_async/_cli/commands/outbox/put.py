@@ -143,7 +143,7 @@ async def put_file(
             async with opened(journal, new=True) as held:
                 introduce(screen, journal, held)
                 async with Outbox(payments, held, name, worker=None) as outbox:
-                    loaded = await put(outbox, batch_id, made.orders, source_digest=made.digest, compared=made.compared)
+                    loaded = await put(outbox, batch_id, made)
                 paused = await held.paused(name)
         except BatchChanged as error:
             raise BadInput("the file was changed while it was read; nothing was put. Begin again") from error
