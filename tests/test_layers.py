@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Collection, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from itertools import chain
 from pathlib import Path
@@ -85,6 +86,12 @@ WORLD = {
 }
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """Its syntax; most tests here read each source of the package."""
+    return ast.parse(source)
+
+
 def faults(module: str, source: str, *, package: bool = False) -> list[str]:
     """What one module does that its room may not.
 
@@ -93,7 +100,7 @@ def faults(module: str, source: str, *, package: bool = False) -> list[str]:
         source: Its text.
         package: Whether it is the `__init__.py` of a package, which relative imports are counted from.
     """
-    tree = ast.parse(source)
+    tree = parsed(source)
     room = module.split(".")[1] if "." in module else "__init__"
     if room not in LAYER:
         return [f"{module}: no line of LINES names {room}: give it a layer"]
@@ -207,20 +214,9 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.slow
-def test_imports_go_downwards_only() -> None:
-    """Every module keeps to its layer, and every outside library to its room."""
-    found = chain.from_iterable(
-        faults(_module(path), path.read_text(encoding="utf-8"), package=path.stem == "__init__")
-        for path in sorted(ROOT.rglob("*.py*"))
-        if path.suffix in {".py", ".pyi"}
-    )
-    assert [] == list(found)
-
-
 def _imported(path: Path, modules: Collection[str]) -> set[str]:
     """Which modules of the package one of them imports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path.read_text(encoding="utf-8"))
     package = path.name == "__init__.py"
     targets = [target for _, target in imports(tree, _module(path), package)]
     named = {target if target in modules else target.rpartition(".")[0] for target in targets}
@@ -233,8 +229,14 @@ ONE_MACHINE = {f"{PACKAGE}.testing._simulation.{one}" for one in PARTS}
 
 
 @pytest.mark.slow
-def test_no_module_imports_itself_over_others() -> None:
-    """Within a room too there is a sequence in which its modules can be read."""
+def test_imports_go_downwards_only_and_never_round() -> None:
+    """Every module keeps to its layer, every outside library to its room; within a room too imports have a sequence."""
+    found = chain.from_iterable(
+        faults(_module(path), path.read_text(encoding="utf-8"), package=path.stem == "__init__")
+        for path in sorted(ROOT.rglob("*.py*"))
+        if path.suffix in {".py", ".pyi"}
+    )
+    assert [] == list(found)
     paths = {_module(path): path for path in ROOT.rglob("*.py")}
     known = {name: _imported(path, paths) - ONE_MACHINE for name, path in paths.items()}
     assert set(paths) == set(TopologicalSorter(known).static_order())  # raises CycleError, which names the circle
@@ -382,7 +384,7 @@ LISTS_STATES = {
 
 def listed_states(source: str) -> list[int]:
     """The lines where three states or more are listed, as names or within a text, such as a condition of SQL."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     found = []
     for node in ast.walk(tree):
         match node:
@@ -462,7 +464,7 @@ def test_tasks_begin_in_one_place() -> None:
     found = {
         (path.name if "sandbox" in path.parts else path.relative_to(ROOT).as_posix())
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in BEGINNING
     }
     assert set(BEGINNERS) == found

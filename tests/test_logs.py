@@ -6,7 +6,7 @@ The table of ``.github/docs/logs.md`` is what the source says: ``python tests/te
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,38 +185,32 @@ def _names(node: ast.expr, function: Function, place: str) -> Iterator[str]:
                 yield from _names(value, function, place)
 
 
-def page() -> str:
+def page(found: Iterable[Line]) -> str:
     """The page of the documentation, as the source would have it."""
-    rows = dict.fromkeys(row for line in lines() for row in line.rows())
+    rows = dict.fromkeys(row for line in found for row in line.rows())
     return INTRODUCTION + HEAD + "\n".join(rows) + "\n"
 
 
 @pytest.mark.slow
-def test_every_line_of_the_log_is_in_the_documentation() -> None:
-    """Whoever writes an alarm finds there what may be said; ``python tests/test_logs.py`` writes it down anew."""
-    assert PAGE.read_text(encoding="utf-8") == page()
+def test_every_line_of_the_log_is_in_the_documentation_and_tells_what_it_is_about() -> None:
+    """An alarm is written from the page; a formatter that shows the message alone shows which order or batch it is.
 
-
-@pytest.mark.slow
-def test_every_line_tells_by_itself_what_it_is_about() -> None:
-    """A formatter that shows the message alone shows which order, batch or event it is."""
+    ``python tests/test_logs.py`` writes the page anew.
+    """
+    found = lines()
+    assert PAGE.read_text(encoding="utf-8") == page(found)
     mute = [
         (line.place, text)
-        for line in lines()
+        for line in found
         for text in line.texts
         if line.facts and "%" not in text and text not in _SAYS_ALL
     ]
     assert [] == mute
-
-
-@pytest.mark.slow
-def test_an_order_is_named_wherever_one_is_known() -> None:
-    """An alarm about an order can be searched for by its request id, which stands beside the line."""
-    about = [line for line in lines() if any("order %s" in text or "unknown: %s" in text for text in line.texts)]
-    assert len(about) > 3
-    assert [] == [line.place for line in about if "request_id" not in line.facts]
+    about_orders = [line for line in found if any("order %s" in text or "unknown: %s" in text for text in line.texts)]
+    assert len(about_orders) > 3
+    assert [] == [line.place for line in about_orders if "request_id" not in line.facts]
 
 
 if __name__ == "__main__":
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(page(lines()), encoding="utf-8")

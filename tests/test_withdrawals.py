@@ -396,7 +396,7 @@ async def at_rest(customer: Customer, service: Sandbox, ids: Sequence[str]) -> d
 @pytest.mark.slow
 async def test_killed_in_the_middle(name: str, settings: Settings, service: Sandbox) -> None:
     """Each withdrawal is paid once, or given back; what may have left and never arrived is held, and none is lost."""
-    count, kills = 300, 3
+    count, kills = 150, 3
     service.chaos(
         {Fault.LOST_AFTER: 0.05, Fault.ERROR_AFTER: 0.05, Fault.FAILS: 0.1, Fault.REFUSED: 0.05, Fault.SLOW: 0.2,
          Fault.NOTIFY_REPEATED: 0.1, Fault.NOTIFY_REORDERED: 0.1},

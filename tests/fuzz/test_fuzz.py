@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_from_outside_breaks_a_parser(name: str) -> None:
     """It gives a value or a documented error, never another amount than was written, and soon."""
-    bout(TARGETS[name], {"workbooks": 6, "batch_files": 20}.get(name, 50))
+    bout(TARGETS[name], {"workbooks": 3, "batch_files": 10}.get(name, 25))
 
 
 def test_an_error_that_is_none_of_ours_is_found() -> None:
