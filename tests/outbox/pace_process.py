@@ -1,7 +1,9 @@
-"""Pays through an outbox as it is told: python pace_process.py BASE_URL KEY PASSWORD USER RATE FIRST COUNT PLACE...
+"""Pays through an outbox, as it is told.
 
-PLACE is the path of a journal, or the DSN of a database and a namespace there. It says "here" when it is ready, begins
-with the first line that it reads, and ends with the second, or when it is killed.
+    python pace_process.py BASE_URL KEY PASSWORD USER RATE FIRST COUNT DSN NAMESPACE
+
+It says "here" when it is ready, begins with the first line that it reads, and ends with the second, or when it is
+killed.
 """
 
 import asyncio
@@ -13,18 +15,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bulk.worlds import payout
 
 from payments_async import Credentials, Limits, PaymentsSession
-from payments_async.journal import PostgresJournal, SqliteJournal
+from payments_async.journal import PostgresJournal
 from payments_async.outbox import Outbox, WorkerSettings
 
 
 async def main(base_url: str, key: str, password: str, user: str, *about: str) -> None:
     """Pay so many orders, all at once."""
     rate, first, count = float(about[0]), int(about[1]), int(about[2])
-    path, *schema = about[3:]
-    journal = PostgresJournal(path, schema=schema[0]) if schema else SqliteJournal(path)
+    dsn, schema = about[3:]
     credentials = Credentials(app_key=key, app_password=password, user_id=user)
     async with (
-        journal,
+        PostgresJournal(dsn, schema=schema) as journal,
         PaymentsSession(base_url, credentials, limits=Limits(concurrency=200)) as payments,
         Outbox(payments, journal, worker=WorkerSettings(settles=False), rate=rate or None) as outbox,
     ):

@@ -15,7 +15,7 @@ from payments_async.journal import SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
-WHILE = 30.0  # seconds
+WHILE = 12.0  # seconds
 
 
 @pytest.fixture

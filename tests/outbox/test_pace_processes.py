@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import attrs
 import pytest
@@ -17,30 +16,25 @@ from journal import postgres
 from outbox import pace_process
 from outbox.desks import A_MINUTE, until
 
-from payments_async.journal import Journal, PostgresJournal, SqliteJournal
+from payments_async.journal import Journal, PostgresJournal
 from payments_async.journal.contract import SharedRate
 from payments_async.outbox._brakes import MOMENT
 from payments_async.sandbox import Fault, Sandbox
 
 pytestmark = pytest.mark.slow
-# the statements are one text, which `test_contract_pace.py` runs in a file too; who is dead each finds in its own way
-in_a_database = pytest.mark.parametrize("place", ["postgres"], indirect=True)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
-    """Where the journal is, as the processes are told."""
-    if request.param == "sqlite":
-        yield [str(tmp_path / "journal.db")]
-    else:
-        yield [postgres.dsn(), postgres.new_schema()]
-        postgres.give_back()
+@pytest.fixture
+def place() -> Iterator[tuple[str, str]]:
+    """The database and the namespace of the journal; a file's statements are the same: `test_contract_pace.py`."""
+    yield postgres.dsn(), postgres.new_schema()
+    postgres.give_back()
 
 
-def journal_at(place: Sequence[str]) -> SqliteJournal | PostgresJournal:
+def journal_at(place: tuple[str, str]) -> PostgresJournal:
     """The journal, as this process opens it."""
-    path, *schema = place
-    return PostgresJournal(path, schema=schema[0]) if schema else SqliteJournal(path)
+    dsn, schema = place
+    return PostgresJournal(dsn, schema=schema)
 
 
 @attrs.define
@@ -63,7 +57,7 @@ class Payer:
 
 @asynccontextmanager
 async def payer(
-    sandbox: Sandbox, place: Sequence[str], *, rate: float = 0.0, first: int = 0, count: int = 0
+    sandbox: Sandbox, place: tuple[str, str], *, rate: float = 0.0, first: int = 0, count: int = 0
 ) -> AsyncIterator[Payer]:
     """One that is ready; it is killed in the end."""
     who = (sandbox.base_url, sandbox.app_key, sandbox.app_password, sandbox.user_id)
@@ -97,10 +91,9 @@ async def paused(journal: Journal) -> SharedRate:
     return await journal.pace()
 
 
-@in_a_database
-async def test_three_processes_at_one_rate(place: list[str], service: Sandbox) -> None:
-    """Each order has its turn of the same row, whoever sends it: 300 at 100 a second take three seconds or longer."""
-    rate, count = 100.0, 100
+async def test_three_processes_at_one_rate(place: tuple[str, str], service: Sandbox) -> None:
+    """Each order has its turn of the same row, whoever sends it: 150 at 75 a second take two seconds or longer."""
+    rate, count = 75.0, 50
     async with AsyncExitStack() as stack:
         payers = [
             await stack.enter_async_context(payer(service, place, rate=rate, first=count * number, count=count))
@@ -116,10 +109,10 @@ async def test_three_processes_at_one_rate(place: list[str], service: Sandbox) -
         assert (3 * count, []) == (len(service.ledger), service.duplicates())
 
 
-async def test_a_process_that_is_killed_with_turns_in_hand(place: list[str], service: Sandbox) -> None:
+async def test_a_process_that_is_killed_with_turns_in_hand(place: tuple[str, str], service: Sandbox) -> None:
     """Nobody waits for it, and the rate that it asked for counts no more as soon as it is known to be dead."""
     async with journal_at(place) as journal:
-        async with payer(service, place, rate=20.0, first=0, count=1000) as killed:
+        async with payer(service, place, rate=20.0, first=0, count=60) as killed:
             killed.go_on()
             await until(lambda: asyncio.to_thread(lambda: len(service.ledger) > 0), True)
             killed.process.kill()
@@ -129,20 +122,19 @@ async def test_a_process_that_is_killed_with_turns_in_hand(place: list[str], ser
             return (await journal.request_rate("here", 300.0, lease=30.0)).rate
 
         await until(rate, 300.0)
-        async with payer(service, place, rate=300.0, first=2000, count=50) as other:
+        async with payer(service, place, rate=300.0, first=2000, count=20) as other:
             other.go_on()
             await other.says("done")
         assert [] == service.duplicates()
 
 
-@in_a_database
-async def test_a_process_that_is_told_to_wait(place: list[str], service: Sandbox) -> None:
+async def test_a_process_that_is_told_to_wait(place: tuple[str, str], service: Sandbox) -> None:
     """The other process sends nothing from a moment later on until the pause is over; then both go on."""
-    pause = timedelta(seconds=5)
+    pause = timedelta(seconds=3)
     async with (
         journal_at(place) as journal,
         payer(service, place, first=0, count=1) as one,
-        payer(service, place, rate=50.0, first=1000, count=350) as other,
+        payer(service, place, rate=50.0, first=1000, count=250) as other,
     ):
         other.go_on()
         await until(lambda: asyncio.to_thread(lambda: len(service.ledger) > 20), True)

@@ -721,7 +721,7 @@ async def test_what_was_told_is_forgotten_with_its_change(till: Bank, service: S
 async def _credit(entry: Entry, connection: Any) -> None: ...
 
 
-_LIVES, _WORKERS = 8, 4
+_LIVES, _WORKERS = 4, 4
 
 
 @pytest.mark.slow

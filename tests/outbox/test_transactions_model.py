@@ -160,7 +160,7 @@ async def opened(shop: Bank, stack: AsyncExitStack) -> Desk:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(transactions=st.lists(transaction, min_size=1, max_size=10))
 def test_an_order_exists_if_and_only_if_its_debit_does(life: Life, transactions: Sequence[Transaction]) -> None:
     """Committed, rolled back, undone to a savepoint, killed before the end, or refused by the database.
