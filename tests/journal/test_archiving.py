@@ -90,12 +90,13 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 async def end(journal: Journal, count: int, signal: Sequence[Signal] = (Signal.LOOKED_UP_SUCCESSFUL,)) -> None:
     """A batch of so many orders, sent, accepted, and ended."""
     chunk = await claimed(journal, count)
-    for place in range(count):
-        outcome = Outcome(
-            permit=await permitted(journal, chunk, place), signal=Signal.ACCEPTED, transaction_id=transaction_id(place)
-        )
-        await journal.record(outcome)
+
+    async def end_one(place: int) -> None:
+        permit = await permitted(journal, chunk, place)
+        await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(place)))
         await found(journal, place, signal[place % len(signal)])
+
+    await asyncio.gather(*map(end_one, range(count)))
     await journal.release_chunk(chunk)
 
 
@@ -608,10 +609,10 @@ async def test_an_archiving_that_is_cancelled_can_be_done_again(journal: Journal
     await end(journal, 400)
     clock.pass_(91 * DAY)
     seen = set[str]()
-    for turn in range(12):
+    for turn in range(6):
         some = file.with_name(f"{turn}.gz")
         task = asyncio.ensure_future(archive(journal, some))
-        for _ in range(4 * turn):
+        for _ in range(8 * turn):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -654,8 +655,8 @@ async def test_what_left_amounts_to_what_was_there(journal: Journal, clock: Cloc
     """More than a page, in more than one batch and an outbox: each order once, sums as before."""
     await end(journal, 400)
     chunk = await in_outbox(journal, 300)
-    for place in range(300):
-        await journal.record(Outcome(permit=await permitted(journal, chunk, place), signal=Signal.REJECTED))
+    permits = await asyncio.gather(*(permitted(journal, chunk, place) for place in range(300)))
+    await asyncio.gather(*(journal.record(Outcome(permit=one, signal=Signal.REJECTED)) for one in permits))
     before = await journal.progress()
     clock.pass_(91 * DAY)
     told: list[int] = []

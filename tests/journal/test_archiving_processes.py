@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 DAY = 86_400.0
 COUNT = 400  # orders: two pages, of which the second ends with its chunk
-MANY = 12_000
+MANY = 6_000
 TESTS = Path(__file__).parent.parent
 
 ARCHIVING = """
@@ -87,10 +87,11 @@ def ended(path: Path) -> None:
     grow_old(path)
 
 
-STEPS = (  # in their sequence; a kill before a commit leaves the same wherever it comes
-    ("begin_archive.written", 1), ("commit.done", 1), ("prune_orders.written", 1), ("commit.done", 2),
-    ("prune_orders.written", 2), ("end_archive.written", 1),
-)  # fmt: skip
+STEPS = (  # a kill before a commit leaves the same wherever it comes: so before the first, and after one and two
+    ("begin_archive.written", 1),
+    ("commit.done", 1),
+    ("prune_orders.written", 2),
+)
 
 
 @pytest.mark.parametrize(("point", "times"), STEPS)

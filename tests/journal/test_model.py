@@ -385,7 +385,7 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 JournalMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestJournal = pytest.mark.slow(JournalMachine.TestCase)
 
@@ -396,5 +396,5 @@ class PostgresMachine(JournalMachine):
     kind = "postgres"
 
 
-PostgresMachine.TestCase.settings = settings(JournalMachine.TestCase.settings, max_examples=10)
+PostgresMachine.TestCase.settings = settings(JournalMachine.TestCase.settings, max_examples=5)
 TestJournalInPostgres = pytest.mark.slow(PostgresMachine.TestCase)

@@ -238,7 +238,7 @@ class PutMachine(RuleBasedStateMachine):
 
 
 PutMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestPuts = pytest.mark.slow(PutMachine.TestCase)
 
@@ -249,5 +249,5 @@ class PostgresPutMachine(PutMachine):
     kind = "postgres"
 
 
-PostgresPutMachine.TestCase.settings = settings(PutMachine.TestCase.settings, max_examples=15)
+PostgresPutMachine.TestCase.settings = settings(PutMachine.TestCase.settings, max_examples=7)
 TestPutsInPostgres = pytest.mark.slow(PostgresPutMachine.TestCase)

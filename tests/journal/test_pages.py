@@ -68,7 +68,7 @@ def _words(answer: object) -> object:
 
 @pytest.mark.slow
 @given(evidence=TOLD)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_evidence_told_side_by_side_is_that_told_in_turn(evidence: list[Evidence]) -> None:
     """Orders, answers, histories and sums are the same; what is not evidence is refused by itself."""
     assert asyncio.run(told(evidence, side_by_side=False)) == asyncio.run(told(evidence, side_by_side=True))
