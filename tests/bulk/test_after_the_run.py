@@ -270,7 +270,7 @@ async def test_whatever_an_order_says_it_is_tried_again_word_for_word_or_left_ou
 
 
 @pytest.mark.slow
-@given(st.text(min_size=1, max_size=20), st.integers(1, 30))
+@given(st.text(min_size=1, max_size=20), st.integers(1, 12))
 def test_the_ids_of_retries_lead_back_to_the_first(first: str, times: int) -> None:
     """One after the other, whatever the first is called."""
     chain = [first]

@@ -61,7 +61,7 @@ async def read_apart(path: Path) -> tuple[str, int]:
 
 @pytest.mark.slow
 @needs_proc
-@pytest.mark.parametrize("cell", ["XFD1048576", "CZ1048576", "A1048576"])
+@pytest.mark.parametrize("cell", ["XFD1048576", "A1048576"])
 async def test_a_cell_far_away_is_told(workbook: Path, cell: str) -> None:
     """A sheet that reaches too far is not read: its place is named, with what to do."""
     said, memory = await read_apart(far_cell(workbook, cell))
@@ -85,7 +85,6 @@ async def test_empty_cells_far_away_do_no_harm(workbook: Path) -> None:
     ("part", "fill"),
     [
         pytest.param(SHEET, b" ", id="sheet"),
-        pytest.param("xl/sharedStrings.xml", b"a", id="texts"),
         pytest.param("docProps/anything", b"\0", id="another-part"),
     ],
 )
@@ -144,20 +143,16 @@ async def test_a_reader_that_is_ended_is_told(workbook: Path, monkeypatch: pytes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("limit", "less"), [("_MEMORY = 3 * 2**30", "_MEMORY = 100 * 2**20"), ("_SECONDS = 240", "_SECONDS = 1")]
-)
-async def test_a_workbook_that_takes_too_much_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, less: str
-) -> None:
+async def test_a_workbook_that_takes_too_much_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operating system ends the reading at a limit of memory or time, here a low one, and of nothing else."""
-    source = _workbooks._READER.read_text()
-    assert limit in source
-    reader = tmp_path / "reader.py"
-    reader.write_text(source.replace(limit, less))
+    source, reader = _workbooks._READER.read_text(), tmp_path / "reader.py"
+    workbook = many_cells(tmp_path / "b.xlsx", 100_000, 40)
     monkeypatch.setattr(_workbooks, "_READER", reader)
-    with pytest.raises(ValueError, match="export the sheet as CSV"):
-        await read_batch(many_cells(tmp_path / "b.xlsx", 100_000, 40))
+    for limit, less in (("_MEMORY = 3 * 2**30", "_MEMORY = 100 * 2**20"), ("_SECONDS = 240", "_SECONDS = 1")):
+        assert limit in source
+        reader.write_text(source.replace(limit, less))
+        with pytest.raises(ValueError, match="export the sheet as CSV"):
+            await read_batch(workbook)
 
 
 @pytest.mark.parametrize("name", ["uwsgi", ""], ids=["of-a-server", "unknown"])
@@ -223,7 +218,7 @@ async def test_nothing_in_the_current_folder_reads_a_workbook(workbook: Path, mo
 async def test_no_damage_to_a_workbook_is_an_error_of_ours(workbook: Path) -> None:
     """Bytes changed, cut off and repeated, in the archive and within its parts: read, or bad input with a remedy."""
     told = 0
-    for path in spoiled_workbooks(workbook, 50, seed=16):
+    for path in spoiled_workbooks(workbook, 30, seed=16):
         try:
             batch = await read_batch(path)
         except ValueError as error:
@@ -248,9 +243,7 @@ async def test_what_is_no_file_is_told_at_once(tmp_path: Path, name: str) -> Non
     [
         pytest.param(HEADER + GOOD, b"x", "the file has an endless line", id="csv-line"),
         pytest.param(HEADER + GOOD + b'"', b"xxxxxxx\n", "look for a quotation mark", id="csv-cell"),
-        pytest.param(b"", b"x", "the file has an endless line", id="csv-header"),
         pytest.param(b'{"request_id": "', b"x", "the file has an endless line", id="json-line"),
-        pytest.param(b'{"amount": ', b"9", "the file has an endless line", id="json-number"),
         pytest.param(b'{"metadata": ', b"[", "the file has an endless line", id="json-depth"),
     ],
 )

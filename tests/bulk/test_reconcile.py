@@ -70,10 +70,10 @@ async def test_everything_is_settled_as_the_ledger_has_it(tmp_path: Path, quirk:
     """In every documented reading of the list: what was carried out ends as it ended, what was not is parked."""
     async with world(tmp_path, QUIRKS[quirk], processing_delay=0.01) as here:
         here.sandbox.chaos(TROUBLE, seed=3)
-        await run_batch(here.payments, here.journal, BATCH, payouts(150))
+        await run_batch(here.payments, here.journal, BATCH, payouts(90))
         await here.sandbox.settle()
         report = await look(here)
-        await here.check(150)
+        await here.check(90)
         states = await here.states()
         assert {"successful", "failed", "rejected", "parked"} == set(states)
         assert states["parked"] == len(report.parked)
@@ -87,7 +87,7 @@ async def test_a_list_that_lies_never_makes_up_a_status(tmp_path: Path, liar: st
     """Filters that are ignored and pages that shift leave orders accepted or unknown: never failed."""
     async with world(tmp_path, LIARS[liar], processing_delay=0.01) as here:
         here.sandbox.chaos(TROUBLE, seed=3)
-        await run_batch(here.payments, here.journal, BATCH, payouts(150))
+        await run_batch(here.payments, here.journal, BATCH, payouts(90))
         await here.sandbox.settle()
         here.sandbox.chaos({})
         reading = asyncio.ensure_future(look(here))
@@ -95,7 +95,7 @@ async def test_a_list_that_lies_never_makes_up_a_status(tmp_path: Path, liar: st
             for number in range(1000, 1040):
                 await neighbour.payouts.send(payout(number))
         report = await reading
-        await here.check(150)
+        await here.check(90)
         assert () == (*report.differences, *report.conflicts)
         parked = {entry.request_id async for entry in here.journal.entries(state="parked")}
         assert not parked & {execution.request_id for execution in here.sandbox.ledger}

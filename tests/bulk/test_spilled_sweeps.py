@@ -88,7 +88,7 @@ def journal_time(clock: ManualClock) -> Any:
     return lambda: clock.now().timestamp()
 
 
-@pytest.mark.parametrize("number", [0, 4, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2, 3))])
+@pytest.mark.parametrize("number", [0, 4, *(pytest.param(number, marks=pytest.mark.slow) for number in (2, 3))])
 async def test_what_is_found_does_not_depend_on_where_it_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
