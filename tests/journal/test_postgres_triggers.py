@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from journal import postgres
-from journal.factories import delivery, event, in_outbox, order, permitted
+from journal.factories import BATCH, delivery, event, in_outbox, loaded, order, permitted
 from journal.postgres import OwnServer
 from outbox.desks import until
 
@@ -101,13 +101,16 @@ DROPS = {
 
 @pytest.mark.parametrize("kind", DROPS)
 async def test_what_another_program_drops_is_not_called_stored(schema: str, kind: str) -> None:
-    """Each put is refused while its trigger or rule is there, and the same one is stored after that."""
+    """Each put and each batch is refused while its trigger or rule is there; the same put is stored after that."""
     async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
         await journal.release_chunk(await in_outbox(journal, 1))
         do(postgres.dsn(), f'SET search_path = "{schema}"', DROPS[kind])
         for number in (7, 7, 8):
             with pytest.raises(JournalUnavailable, match="drops rows: remove the trigger or rule"):
                 await journal.put("shop", order(number))
+        with pytest.raises(JournalUnavailable, match="drops rows: remove the trigger or rule"):
+            await loaded(journal, 3)
+        assert 0 == (await journal.progress(BATCH)).total
         do(postgres.dsn(), f'DROP {kind} theirs ON "{schema}".outbox')
         assert (await journal.put("shop", order(7))).entry == await journal.entry(order(7).request_id)
 

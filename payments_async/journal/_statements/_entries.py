@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Context, Decimal, localcontext
+from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from payments_async._values.request_ids import plain_id
@@ -35,6 +37,7 @@ from payments_async.journal._statements._database import (
     Database,
     Gathered,
     Unforeseen,
+    given,
 )
 from payments_async.journal._states import FINAL, IN_DOUBT, UNSENT, UNSETTLED, State
 
@@ -86,6 +89,9 @@ _BY_REQUEST = f"SELECT {COLUMNS} FROM outbox WHERE request_key = ?"  # noqa: S60
 # the second condition, written out, lets SQLite use the index of those that have one
 _BY_TRANSACTION = f"""SELECT {COLUMNS} FROM outbox WHERE transaction_id = ?
     AND transaction_id <> {NO_TRANSACTION} ORDER BY CASE WHEN {IS_HERE} THEN 0 ELSE 1 END LIMIT 2"""  # noqa: S608
+_SIZES = (64, 16, 4, 1)  # new orders in one statement
+_KINDS = dict.fromkeys(("id", "token", "attempt", "priority"), "BIGINT") | {"body": "BYTEA", "body_sha256": "BYTEA"}
+_KINDS |= dict.fromkeys(("permitted_at", "updated_at", "put_at", "not_before"), "DOUBLE PRECISION")
 _SETTLED = FINAL - {State.REJECTED}  # by more than an answer
 _CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = coalesce(?, code),
     message = coalesce(?, message), conflict = coalesce(conflict, ?),
@@ -244,13 +250,22 @@ class Commit:
         self._gathered.gather(sql, values, count)
         return count
 
-    def inserts(self, count: int, sql: str, values: Sequence[Any]) -> None:
-        """Write so many orders.
+    def inserts(self, columns: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
+        """Write new orders down, with few statements: each one hands the interpreter over.
 
         Raises:
             JournalUnavailable: Something in the database leaves some of them out: none is to be called stored.
         """
-        if self.writes(count, sql, values) != count:
+        written = done = 0
+        if rows and self.database.takes_arrays:
+            arrays = [list(column) for column in zip(*rows, strict=True)]
+            written, done = self.writes(len(rows), _inserting(columns, 0), arrays), len(rows)
+        for size in _SIZES:
+            while len(rows) - done >= size:
+                values = list(chain.from_iterable(rows[done : done + size]))
+                written += self.writes(size, _inserting(columns, size), values)
+                done += size
+        if written != len(rows):
             raise JournalUnavailable("the table outbox drops rows: remove the trigger or rule that others put on it")
 
     def tell(self, sql: str, values: Sequence[Any], read: Callable[[list[Any]], T]) -> T:
@@ -345,6 +360,16 @@ Work = Callable[[Commit], T]
 # Does one or more neighbouring works at once, in few statements, and tells their results. ``None`` when one of them is
 # out of the ordinary: then what it did is undone, and each is done by itself.
 Together = Callable[[Commit, Sequence[Any]], Sequence[Any] | None]
+
+
+@cache
+def _inserting(columns: tuple[str, ...], count: int) -> str:
+    """The statement that writes so many orders; with 0, as many as its arrays hold."""
+    into = f"INSERT INTO outbox ({', '.join(columns)})"
+    if not count:
+        return f"{into} SELECT * FROM {given([_KINDS.get(name, 'TEXT') for name in columns])}"  # noqa: S608 - no value
+    row = f"({', '.join('?' * len(columns))})"
+    return f"{into} VALUES {', '.join([row] * count)}"
 
 
 def asked(connection: Connection | Commit, sql: str, values: Sequence[Any]) -> Any:

@@ -45,6 +45,7 @@ from payments_async.journal._states import State
 
 _BLOCK = 1000  # orders in one commit while loading
 _LEASE = 30.0  # seconds a load may take between two blocks
+_WRITTEN = ("id", "request_key", "request_id", "amount", "body", "body_sha256", "permitted_at", "updated_at")
 _SHOWN = 5  # request ids named in an error
 
 
@@ -398,11 +399,7 @@ def _insert(commit: Commit, load: Load, fresh: dict[str, _Prepared]) -> None:
     if load.next_id - load.first + len(fresh) > MOST_ORDERS:
         raise OrdersDiffer(f"a batch holds at most {MOST_ORDERS:,} orders")
     now, first = commit.now, load.next_id
-    commit.connection.executemany(
-        """INSERT INTO outbox (id, request_key, request_id, amount, body, body_sha256, permitted_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-        ((first + place, key, *new, now, now) for place, (key, new) in enumerate(fresh.items())),
-    )
+    commit.inserts(_WRITTEN, [(first + place, key, *new, now, now) for place, (key, new) in enumerate(fresh.items())])
     for place, new in enumerate(fresh.values()):
         load.see(first + place)
         commit.count(load.run, State.PLANNED, 1, Decimal(new.amount))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import attrs
@@ -35,7 +34,7 @@ from payments_async.journal._records import (
     body_digest,
     check_named,
 )
-from payments_async.journal._statements._database import AMONG_LATER, Connection, given
+from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
@@ -72,19 +71,11 @@ from payments_async.journal._statements._permits import (
 from payments_async.journal._states import UNSENT, UNSETTLED, Signal, State
 
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
-_SIZES = (64, 16, 4, 1)  # orders in one statement
-_ROW, _TRACED_ROW = f"({', '.join('?' * 14)})", f"({', '.join('?' * 15)})"
-_KINDS = (
-    *("BIGINT", "TEXT", "TEXT", "TEXT", "BIGINT", "BIGINT", "TEXT", "BYTEA", "BYTEA"),
-    *(*["DOUBLE PRECISION"] * 4, "BIGINT"),
+_WRITTEN = (
+    *("id", "request_key", "request_id", "state", "token", "attempt", "amount", "body", "body_sha256"),
+    *("permitted_at", "updated_at", "put_at", "not_before", "priority"),
 )
-_INSERT = """INSERT INTO outbox (id, request_key, request_id, state, token, attempt, amount, body, body_sha256,
-    permitted_at, updated_at, put_at, not_before, priority)"""
-_TRACED = f"{_INSERT[:-1]}, traceparent)"
-_INSERTS = {size: f"{_INSERT} VALUES {', '.join([_ROW] * size)}" for size in _SIZES}
-_INSERT_ARRAYS = f"{_INSERT} SELECT * FROM {given(_KINDS)}"  # noqa: S608 - no value in it
-_TRACED_INSERTS = {size: f"{_TRACED} VALUES {', '.join([_TRACED_ROW] * size)}" for size in _SIZES}
-_TRACED_ARRAYS = f"{_TRACED} SELECT * FROM {given((*_KINDS, 'TEXT'))}"  # noqa: S608 - no value in it
+_TRACED = (*_WRITTEN, "traceparent")
 _SIGHTING = "request_key, transaction_id, news, amount, currency"
 # whatever the journal may know of an order that is put, in one question
 _KNOWN = f"""SELECT 'list', {_SIGHTING} FROM sighting WHERE request_key IN ({{marks}})
@@ -426,21 +417,14 @@ class _Arrivals:
     def insert(self) -> None:
         """Write down those that are not yet."""
         rows, traces, self._rows, self._traces = self._rows, self._traces, [], []
-        inserts, arrays = _INSERTS, _INSERT_ARRAYS
+        columns: tuple[str, ...] = _WRITTEN
         if rows:
             self._commit.changed = rows[-1][0]
         if any(traces):
-            inserts, arrays = _TRACED_INSERTS, _TRACED_ARRAYS
-            rows = [(*row, trace) for row, trace in zip(rows, traces, strict=True)]
+            columns, rows = _TRACED, [(*row, trace) for row, trace in zip(rows, traces, strict=True)]
         for filling in self._fillings.values():
             filling.is_filled(self._commit)
-        if rows and self._commit.database.takes_arrays:
-            self._commit.inserts(len(rows), arrays, [list(column) for column in zip(*rows, strict=True)])
-            rows = []
-        for size in _SIZES:
-            while len(rows) >= size:
-                self._commit.inserts(size, inserts[size], list(chain.from_iterable(rows[:size])))
-                del rows[:size]
+        self._commit.inserts(columns, rows)
         for (run, state), amounts in self._amounts.items():
             self._commit.count(run, state, len(amounts), sum_of(amounts))
         self._amounts.clear()
