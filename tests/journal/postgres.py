@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import itertools
 import os
 import shutil
 import tempfile
+import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +22,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from machine import keep_files_in_memory
+
+from payments_async.journal import PostgresJournal
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,9 +45,51 @@ def new_schema() -> str:
 
     The next test gets it again: what a test damages or expects to be new is ``one_schema``.
     """
+    keep_sessions()
     name = _unused.pop() if _unused else one_schema()
     _lent.append(name)
     return name
+
+
+_keeping: list[tuple[threading.Thread, asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+
+def keep_sessions() -> None:
+    """Have a journal open beside those of all tests: they share its sessions, which take longer to begin than a test.
+
+    A test that counts sessions ends them before, by ``end_sessions``.
+    """
+    if _keeping:
+        return
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def keep() -> None:
+        end = asyncio.Event()
+        async with PostgresJournal(dsn(), schema=f"payments_{os.getpid()}_kept", state_folder=None):
+            begun.set_result((asyncio.get_running_loop(), end))
+            await end.wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(keep())
+        except BaseException as error:
+            if begun.done():
+                raise
+            begun.set_exception(error)
+
+    thread = threading.Thread(target=run, name="kept", daemon=True)
+    thread.start()
+    _keeping.append((thread, *begun.result()))
+    atexit.register(end_sessions)
+
+
+def end_sessions() -> None:
+    """No session is kept any more, until a namespace is lent again."""
+    atexit.unregister(end_sessions)
+    while _keeping:
+        thread, loop, end = _keeping.pop()
+        loop.call_soon_threadsafe(end.set)
+        thread.join(20.0)
 
 
 def one_schema() -> str:
@@ -114,6 +161,7 @@ def copied() -> str:
     """Another database, as this process's own is now."""
     from psycopg import conninfo
 
+    end_sessions()
     _emptier().close()  # nobody may use what is copied
     _emptier.cache_clear()
     return _made(f"payments_copy_{os.getpid()}_{next(_copies)}", conninfo.conninfo_to_dict(dsn())["dbname"])
