@@ -34,6 +34,7 @@ keep_files_in_memory()
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
+_COMPILES = "PAYMENTS_TEST_COMPILES"
 _QUICK_IN_DATABASE = ("/test_contract_puts.py", "/test_contract_outbox.py")
 _MEASURED = 1  # of the tests of one function that differ in their parameters
 _MEASURED_IN = {"wire": 3, "session": 3, "sandbox": 3}  # where a test takes a moment
@@ -87,10 +88,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     files = [str(file) for file in place.rglob("test_*.py") if any(file.is_relative_to(one) for one in asked)]
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-n", "0"]
     running = [
-        Popen([*collect, *files[each::PROCESSORS]], stdout=DEVNULL, stderr=DEVNULL) for each in range(PROCESSORS)
+        Popen([*collect, *files[each::PROCESSORS]], env=os.environ | {_COMPILES: "yes"}, stdout=DEVNULL, stderr=DEVNULL)
+        for each in range(PROCESSORS)
     ]
     for one in running:
         one.wait()  # what is wrong with a file, collecting it again tells
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem() -> list[pytest.Item] | None:
+    """A process that compiles the tests looks at none of them."""
+    return [] if _COMPILES in os.environ else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
