@@ -3,11 +3,10 @@
 import os
 import pty
 import select
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
+from cli.forks import forks
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.sandbox import Sandbox
@@ -89,13 +88,7 @@ def on_terminal(
         ahead: What is typed as soon as the command starts.
     """
     ours, theirs = pty.openpty()
-    # its controlling terminal, so that Ctrl-C typed there is one
-    begin = f"import os, sys; os.login_tty({theirs}); os.execv(sys.executable, sys.argv[1:])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", begin, sys.executable, "-m", "payments_async", *arguments],
-        env=environment,
-        pass_fds=(theirs,),
-    )
+    ended = forks().begin(arguments, environment, theirs)
     os.close(theirs)
     os.write(ours, ahead.encode())
     shown, lines = b"", typed.splitlines(keepends=True)
@@ -113,4 +106,6 @@ def on_terminal(
         pass
     finally:
         os.close(ours)
-    return Ran(process.wait(60), shown.decode(), "")
+    with os.fdopen(ended, "rb") as status:
+        assert select.select([status], [], [], 60.0)[0], "the command closed its terminal, and did not end"
+        return Ran(int(status.read()), shown.decode(), "")

@@ -228,7 +228,7 @@ async def test_a_batch_that_is_sent_while_another_one_waits_for_its_yes(
 
     asked = await run_on_terminal("bulk", "run", typed="y\n", meanwhile=lambda: asyncio.run(colleague()))
     assert (2, 2) == (asked.status, len(sandbox.ledger)), asked.said
-    assert "batch copy was begun after payroll-october-2026 was planned" in asked.said
+    assert "batch payroll-october-2026 was planned without batch copy" in asked.said
     again = await run("bulk", "run", "--yes", "--batch-id", "payroll-october-2026")
     assert (2, True) == (again.status, "It would be paid twice" in again.said)
 
