@@ -807,7 +807,7 @@ async def test_only_a_parked_order_is_written_off(journal: Journal) -> None:
 
 
 async def test_an_order_that_was_written_off_is_sent_as_one_that_may_have_arrived(journal: Journal) -> None:
-    """A refusal of it proves nothing then, and evidence of the first attempt settles it."""
+    """A refusal or a failure of one attempt proves nothing then, for the other may be paid; a success settles it."""
     await unknown(journal)
     await journal.park(order(0).request_id, detail="two list scans")
     await journal.send_again(order(0).request_id, who="Ann", why="never arrived")
@@ -817,13 +817,19 @@ async def test_an_order_that_was_written_off_is_sent_as_one_that_may_have_arrive
     permit = await permitted(journal, chunk)
     assert (2, True) == (permit.attempt, permit.sent_before)
     assert State.UNKNOWN is (await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))).state
-    finding = await journal.apply_evidence(found(Signal.NOTIFIED_SUCCESSFUL))
-    assert finding is not None
-    assert (State.SUCCESSFUL, None) == (finding.state, finding.conflict)
+    for signal, state in (
+        (Signal.LOOKED_UP_PROCESSING, State.ACCEPTED),
+        (Signal.NOTIFIED_FAILED, State.PARKED),
+        (Signal.LOOKED_UP_REVERSED, State.PARKED),
+        (Signal.NOTIFIED_SUCCESSFUL, State.SUCCESSFUL),
+    ):
+        finding = await journal.apply_evidence(found(signal))
+        assert finding is not None
+        assert (state, state is State.PARKED) == (finding.state, finding.conflict is not None)
 
 
 async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: Clock) -> None:
-    """Planned, permit, takeover, parked, written off, sent again, answered, notified: who, when and by which rule."""
+    """Planned, permit, takeover, parked, written off, sent again, answered, failed: who, when and by which rule."""
     chunk = await claimed(journal, 1)
     await permitted(journal, chunk)
     clock.pass_(31)
@@ -839,7 +845,7 @@ async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: 
     clock.pass_(1)
     await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED, transaction_id=transaction_id(0)))
     clock.pass_(1)
-    await journal.receive(delivery(at=clock.now), event(0, 0), owner="receiver", lease=0)
+    await journal.receive(delivery(at=clock.now), event(2, 0), owner="receiver", lease=0)
     story = await journal.history(order(0).request_id)
     assert [
         ("planned", None, State.PLANNED),
@@ -850,7 +856,7 @@ async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: 
         ("permit", "second", State.SENDING),
         ("answer", "answer to attempt 2", State.ACCEPTED),
         ("delivery", "192.0.2.7", None),
-        ("notification", "notification 192.0.2.7", State.SUCCESSFUL),
+        ("notification", "notification 192.0.2.7", State.FAILED),
     ] == [(happening.what, happening.by, happening.state) for happening in story]
     assert all(happening.rule for happening in story if happening.signal)
     with pytest.raises(OrderUnknown):

@@ -38,12 +38,18 @@ from payments_async.journal._statements._entries import (
     run_of,
 )
 from payments_async.journal._statements._history import where_it_is
-from payments_async.journal._states import CONFIRMED, EVIDENCE, Signal, State, next_state
+from payments_async.journal._states import CONFIRMED, EVIDENCE, FINAL, OPEN, SAID, Signal, State, next_state
 from payments_async.journal._weighing import weigh
 
 _log = logging.getLogger("payments_async.journal")
 _SHOWN = 20  # orders named in a decision
 _TOLD = EVIDENCE - {Signal.ACCEPTED, Signal.SWEPT_CLEAN_TWICE}  # notified or looked up
+_UNPAID = {
+    Signal.NOTIFIED_FAILED,
+    Signal.NOTIFIED_REVERSED,
+    Signal.LOOKED_UP_FAILED,
+    Signal.LOOKED_UP_REVERSED,
+}
 _SILENT = {
     Signal.LEASE_EXPIRED,
     Signal.NOT_SENT,
@@ -84,6 +90,9 @@ def apply(
         return TransitionResult(request_id=row.request_id, before=row.state, state=row.state)
     against = against or _of_another(commit, row, evidence.transaction_id)
     parks = False
+    if against is None and _is_of_one_attempt(commit, row, evidence):
+        against = f"{SAID[evidence.signal]}, and the order was sent again: another attempt may be paid"
+        parks = row.state in OPEN
     if against is None and (others := _may_be_meant(commit, row, evidence)):
         against = f"transaction {evidence.transaction_id} is listed as {row.request_id}, which may be the beginning of"
         against = f"{against} {others[0].request_id}"
@@ -142,6 +151,21 @@ def _of_another(commit: Commit, row: Row, transaction_id: str | None) -> str | N
         if other.id != row.id and (other.state in CONFIRMED or other.archive is not None):
             return f"transaction {transaction_id} is known to be that of order {other.request_id}"
     return None
+
+
+def _is_of_one_attempt(commit: Commit, row: Row, evidence: Evidence) -> bool:
+    """Whether an order that was sent again did not come to its end by this: another attempt may be paid.
+
+    What the service answered to the last attempt names its transaction; a person has said that none before arrived.
+    """
+    if not row.sent_before or row.state in FINAL or evidence.signal not in _UNPAID:
+        return False
+    counts = """SELECT (SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?),
+        EXISTS (SELECT 1 FROM evidence WHERE order_id = ? AND news = ? AND source = ? AND conflict IS NULL)"""
+    last = (row.id, Signal.ACCEPTED, f"answer to attempt {row.attempt}")
+    proved, is_named = commit.execute(counts, (row.id, Signal.NOT_SENT, *last)).fetchone()
+    is_of_last = is_named and pack_transaction_id(evidence.transaction_id) == row.transaction_id
+    return bool(row.attempt - proved > 1 and not is_of_last)
 
 
 def _may_be_meant(commit: Commit, row: Row, evidence: Evidence) -> list[Row]:
