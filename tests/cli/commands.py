@@ -6,7 +6,7 @@ import select
 from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
-from cli.forks import forks
+from cli.forks import Started, forks
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.sandbox import Sandbox
@@ -42,6 +42,11 @@ def surroundings(sandbox: Sandbox | None, more: Mapping[str, str | None]) -> dic
             "PAYMENTS_USER_ID": sandbox.user_id,
         }
     return {**kept, **{name: value for name, value in {**settings, **more}.items() if value is not None}}
+
+
+async def started(sandbox: Sandbox | None, *arguments: str, both: bool = False, **settings: str) -> Started:
+    """The command in a process of its own; with ``both`` its errors come with what it says."""
+    return await Started.by(arguments, surroundings(sandbox, settings), both=both)
 
 
 def checked(sandbox: Sandbox, settings: Mapping[str, str | None], ran: Ran) -> Ran:
@@ -88,7 +93,8 @@ def on_terminal(
         ahead: What is typed as soon as the command starts.
     """
     ours, theirs = pty.openpty()
-    ended = forks().begin(arguments, environment, theirs)
+    told = os.fdopen(forks().begin(arguments, environment, theirs), "rb", buffering=0)
+    told.readline()
     os.close(theirs)
     os.write(ours, ahead.encode())
     shown, lines = b"", typed.splitlines(keepends=True)
@@ -106,6 +112,6 @@ def on_terminal(
         pass
     finally:
         os.close(ours)
-    with os.fdopen(ended, "rb") as status:
-        assert select.select([status], [], [], 60.0)[0], "the command closed its terminal, and did not end"
-        return Ran(int(status.read()), shown.decode(), "")
+    with told:
+        assert select.select([told], [], [], 60.0)[0], "the command closed its terminal, and did not end"
+        return Ran(int(told.read()), shown.decode(), "")

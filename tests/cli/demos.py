@@ -3,16 +3,14 @@
 import asyncio
 import json
 import signal
-import sys
 import urllib.error
 import urllib.request
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cli.commands import surroundings
+from cli.commands import started
 
 HEADER = (
     "request_id,kind,amount,currency,name,phone_number,email_address,product_id,product_item_id,"
@@ -31,16 +29,9 @@ def batch(folder: Path, rows: int, *more: str, name: str = "batch.csv") -> str:
     return str(path)
 
 
-async def started(*arguments: str) -> Process:
-    """The demo in a process of its own."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "payments_async", "demo", *arguments, env=surroundings(None, {}), stdout=PIPE, stderr=PIPE
-    )
-
-
 async def killed(*arguments: str, when: Callable[[], bool], number: int = signal.SIGKILL) -> tuple[int | None, str]:
     """Start the demo, and send it a signal as soon as something holds. Its status, and all it said."""
-    process = await started(*arguments)
+    process = await started(None, "demo", *arguments)
     async with asyncio.timeout(120):
         while not when():  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.01)

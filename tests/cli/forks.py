@@ -1,10 +1,11 @@
-"""Commands on terminals, forked from one process that has imported all of them: that costs more than most commands do.
+"""Commands in processes of their own, forked from one that has imported all of them: that costs more than most do.
 
 As a program it forks a child for each request, and tells how each has ended.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import importlib
@@ -19,6 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 _LOOK = 0.01  # seconds between two looks at the children
 # What commands import when they need it.
@@ -36,19 +38,22 @@ class Forks:
         )
         theirs.close()
 
-    def begin(self, arguments: Sequence[str], environment: Mapping[str, str], terminal: int) -> int:
-        """Run a command on a terminal, which is its controlling one.
+    def begin(self, arguments: Sequence[str], environment: Mapping[str, str], *files: int) -> int:
+        """Run a command.
+
+        Args:
+            files: A terminal, which is its controlling one; or its standard input, output and error.
 
         Returns:
-            A file from which its exit status can be read once it has ended.
+            A file that tells its process id at once, and its exit status once it has ended, on a line each.
         """
         with tempfile.TemporaryFile() as request:
             request.write(json.dumps([Path.cwd().as_posix(), list(arguments), dict(environment)]).encode())
             request.flush()
-            ended, tells = os.pipe()
-            socket.send_fds(self._ours, [b"+"], [request.fileno(), terminal, tells])
+            told, tells = os.pipe()
+            socket.send_fds(self._ours, [b"+"], [request.fileno(), tells, *files])
             os.close(tells)
-        return ended
+        return told
 
 
 @cache
@@ -57,31 +62,95 @@ def forks() -> Forks:
     return Forks()
 
 
+class Started:
+    """A command that runs, with the face of asyncio's subprocesses.
+
+    Attributes:
+        pid: Its number.
+        returncode: Its exit status, once somebody has waited for it.
+        stdout, stderr: What it says.
+    """
+
+    pid: int
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+
+    def __init__(self) -> None:
+        self.returncode: int | None = None
+        self._ended = asyncio.Lock()
+
+    @classmethod
+    async def by(cls, arguments: Sequence[str], environment: Mapping[str, str], *, both: bool = False) -> Self:
+        """Start one; with ``both`` its errors come with what it says."""
+        self, nothing, (out, says), (err, errs) = cls(), os.open(os.devnull, os.O_RDONLY), os.pipe(), os.pipe()
+        told = forks().begin(arguments, environment, nothing, says, says if both else errs)
+        for file in (nothing, says, errs):
+            os.close(file)
+        self._told, self.stdout, self.stderr = [await _reader(file) for file in (told, out, err)]
+        self.pid = int(await self._told.readline())
+        return self
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it is known to have ended."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit status."""
+        async with self._ended:
+            if self.returncode is None:
+                self.returncode = int(await self._told.readline())
+        return self.returncode
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        """Wait for its end; all that it said."""
+        said = await asyncio.gather(self.stdout.read(), self.stderr.read())
+        await self.wait()
+        return said[0], said[1]
+
+
+async def _reader(file: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(file, "rb", buffering=0))
+    return reader
+
+
 def _requested(requests: socket.socket) -> tuple[str, list[str], dict[str, str]]:
-    """Fork for each request; returns in the children alone, on their terminals."""
+    """Fork for each request; returns in the children alone, with their standard files."""
     children: dict[int, int] = {}
     while True:
         _tell_ended(children)
         if not select.select([requests], [], [], _LOOK if children else None)[0]:
             continue
-        asked, files, _, _ = socket.recv_fds(requests, 1, 3)
+        asked, given, _, _ = socket.recv_fds(requests, 1, 5)
         if not asked:
             for pid in children:
                 os.kill(pid, signal.SIGKILL)
             sys.exit()
-        request, terminal, tells = files
+        request, tells, *files = given
         pid = os.fork()
         if not pid:
             for file in (*children.values(), tells, requests.fileno()):
                 os.close(file)
-            os.login_tty(terminal)
-            with os.fdopen(request, "rb") as file:
-                file.seek(0)
-                folder, arguments, environment = json.load(file)
+            if len(files) == 1:
+                os.login_tty(files[0])
+            else:
+                for place, file in enumerate(files):
+                    os.dup2(file, place)
+                    os.close(file)
+            with os.fdopen(request, "rb") as asked_for:
+                asked_for.seek(0)
+                folder, arguments, environment = json.load(asked_for)
             return folder, arguments, environment
         children[pid] = tells
-        os.close(request)
-        os.close(terminal)
+        os.write(tells, f"{pid}\n".encode())
+        for file in (request, *files):
+            os.close(file)
 
 
 def _tell_ended(children: dict[int, int]) -> None:
@@ -91,7 +160,7 @@ def _tell_ended(children: dict[int, int]) -> None:
             return
         tells = children.pop(pid)
         with contextlib.suppress(BrokenPipeError):
-            os.write(tells, str(os.waitstatus_to_exitcode(status)).encode())
+            os.write(tells, f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os.close(tells)
 
 
@@ -113,7 +182,7 @@ def main() -> None:
     os.environ.update(environment)
     sys.argv = [f"{Path(_cli.__file__).parent.parent}/__main__.py", *arguments]
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
-    sys.stdout = os.fdopen(1, "w", encoding="utf-8", buffering=1, closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)  # by lines on a terminal alone
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", buffering=1, errors="backslashreplace", closefd=False)
     _cli.main()
 

@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import sqlite3
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +14,8 @@ from pathlib import Path
 import attrs
 import pytest
 from bulk.files import row, write_csv
-from cli.commands import Run, surroundings
+from cli.commands import Run, started
+from cli.forks import Started
 
 from payments_async import PayoutOrder
 from payments_async._cli.live_view import LiveView
@@ -49,19 +48,6 @@ def change(name: str, old: str, new: str) -> None:
     """Edit a file."""
     path = Path(name)
     path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
-
-
-async def started(sandbox: Sandbox, *arguments: str) -> Process:
-    """The command in a process of its own."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "payments_async",
-        *arguments,
-        env=surroundings(sandbox, {}),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -295,7 +281,7 @@ async def let_go(chunk: Chunk) -> None:
         await journal.release_chunk(chunk)
 
 
-async def all_it_says(process: Process, words: str, meanwhile: Callable[[], Awaitable[object]]) -> str:
+async def all_it_says(process: Started, words: str, meanwhile: Callable[[], Awaitable[object]]) -> str:
     """What a command says; something happens as soon as it has said these words."""
     assert process.stdout is not None
     said = ""

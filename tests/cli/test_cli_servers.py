@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from cli.commands import Run, surroundings
+from cli.commands import Run, started, surroundings
+from cli.forks import Started
 
 from payments_async.ipn import TransactionSucceeded
 from payments_async.journal import SqliteJournal
@@ -22,17 +23,9 @@ from payments_async.sandbox import Sandbox
 
 
 @asynccontextmanager
-async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(*arguments: str) -> AsyncIterator[Started]:
     """A command that runs until the block ends."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "payments_async",
-        *arguments,
-        env=surroundings(None, {}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    process = await started(None, *arguments)
     try:
         yield process
     finally:
@@ -54,7 +47,7 @@ async def line_with(stream: asyncio.StreamReader | None, words: str) -> str:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_the_sandbox_serves_until_stopped(run: Run, number: signal.Signals) -> None:
     """Its settings work with the other commands, and stopping it is no failure."""
-    async with started("sandbox", "--port", "0") as process:
+    async with running("sandbox", "--port", "0") as process:
         url = (await line_with(process.stdout, "PAYMENTS_BASE_URL=")).partition("=")[2].strip()
         assert 0 == (await run("doctor", "--base-url", url)).status
         process.send_signal(number)
@@ -65,7 +58,7 @@ async def test_the_sandbox_serves_until_stopped(run: Run, number: signal.Signals
 @pytest.mark.slow
 async def test_a_sandbox_that_nobody_asks_ends_by_itself() -> None:
     """So that one which was forgotten does not live for ever; the other way is to ask it to end."""
-    async with started("sandbox", "--port", "0", "--idle", "1") as process:
+    async with running("sandbox", "--port", "0", "--idle", "1") as process:
         await line_with(process.stdout, "PAYMENTS_BASE_URL=")
         assert "0 orders carried out" in await line_with(process.stdout, "orders carried out")
         assert 0 == await asyncio.wait_for(process.wait(), 60)
@@ -95,7 +88,7 @@ async def test_a_taken_port_is_bad_input(run: Run, sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("spelling", ["pascal", "camel", "snake"])
 async def test_a_sent_notification_is_heard(run: Run, spelling: str) -> None:
     """`ipn send` posts in every spelling, `ipn serve` shows it once however often it comes."""
-    async with started("ipn", "serve", "--port", "0", "--json", "--sender", "127.0.0.1") as process:
+    async with running("ipn", "serve", "--port", "0", "--json", "--sender", "127.0.0.1") as process:
         found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
         assert found is not None
         sent = await run(
@@ -143,7 +136,7 @@ async def test_a_receiver_that_redirects_is_told(run: Run) -> None:
 @pytest.mark.parametrize("senders", [(), ("--sender", "192.0.2.1")], ids=["the documented ones", "another one"])
 async def test_a_stranger_is_refused(run: Run, senders: tuple[str, ...]) -> None:
     """This machine is no sender unless it is named: behind a proxy here, everybody would come from it."""
-    async with started("ipn", "serve", "--port", "0", *senders) as process:
+    async with running("ipn", "serve", "--port", "0", *senders) as process:
         found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
         assert found is not None
         sent = await run("ipn", "send", found.group())
@@ -154,7 +147,7 @@ async def test_a_stranger_is_refused(run: Run, senders: tuple[str, ...]) -> None
 async def test_a_notification_is_kept_in_the_journal(run: Run, tmp_path: Path) -> None:
     """With a journal it is stored and handled; there is no dead letter to list or to replay."""
     journal = str(tmp_path / "inbox.sqlite")
-    async with started("ipn", "serve", "--port", "0", "--sender", "127.0.0.1", "--journal", journal) as process:
+    async with running("ipn", "serve", "--port", "0", "--sender", "127.0.0.1", "--journal", journal) as process:
         assert "knows no order" in await line_with(process.stderr, "new journal")
         found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
         assert found is not None
@@ -204,7 +197,7 @@ async def test_old_notifications_are_pruned(run: Run, tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_whom_a_receiver_refuses_is_said(run: Run) -> None:
     """With the address and the reason, at the end of all."""
-    async with started("ipn", "serve", "--port", "0", "--sender", "10.0.0.1") as process:
+    async with running("ipn", "serve", "--port", "0", "--sender", "10.0.0.1") as process:
         found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
         assert found is not None
         for _ in range(3):
@@ -238,7 +231,7 @@ async def test_a_refusal_names_its_remedy_while_it_runs(
     run: Run, options: tuple[str, ...], path: str, words: str, remedy: str
 ) -> None:
     """Nobody has to stop a receiver to learn that it refuses everything, and what would let it hear."""
-    async with started("ipn", "serve", "--port", "0", *options) as process:
+    async with running("ipn", "serve", "--port", "0", *options) as process:
         found = re.search(r"http://[^/]+", await line_with(process.stderr, "listening"))
         assert found is not None
         assert 3 == (await run("ipn", "send", f"{found.group()}{path}")).status

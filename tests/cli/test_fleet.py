@@ -6,14 +6,14 @@ import re
 import shlex
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
 from bulk.files import row, write_csv
-from cli.commands import Ran, Run, surroundings
+from cli.commands import Ran, Run, started
+from cli.forks import Started
 from journal import postgres
 
 from payments_async.journal import PostgresJournal
@@ -42,7 +42,7 @@ def payroll(tmp_path: Path) -> str:
 class Working:
     """A command of the fleet at work, in a process of its own."""
 
-    def __init__(self, process: Process, begins: str) -> None:
+    def __init__(self, process: Started, begins: str) -> None:
         self.process = process
         self.begins = begins
 
@@ -60,15 +60,10 @@ Begin = Callable[..., Awaitable[Working]]
 @pytest.fixture
 async def begin(sandbox: Sandbox, dsn: str) -> AsyncIterator[Begin]:
     """Begin a command, and wait until it works."""
-    begun: list[Process] = []
+    begun: list[Started] = []
 
     async def begin(*arguments: str) -> Working:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "payments_async", "fleet", *arguments, "--journal", dsn),
-            env=surroundings(sandbox, {}),
-            stdout=PIPE,
-            stderr=PIPE,
-        )
+        process = await started(sandbox, "fleet", *arguments, "--journal", dsn)
         begun.append(process)
         assert process.stderr is not None
         async with asyncio.timeout(120):

@@ -5,9 +5,7 @@ import json
 import os
 import re
 import signal
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
@@ -17,7 +15,8 @@ import aiohttp
 import attrs
 import pytest
 from bulk.files import row, write_csv
-from cli.commands import CTRL_C, Ran, Run, surroundings
+from cli.commands import CTRL_C, Ran, Run, started
+from cli.forks import Started
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async._cli.commands.outbox.run import Hindrance
@@ -67,14 +66,9 @@ async def put(sandbox: Sandbox, count: int, name: str = "outbox") -> None:
             await journal.put(name, order(number))
 
 
-async def working(sandbox: Sandbox, *arguments: str) -> Process:
+async def working(sandbox: Sandbox, *arguments: str) -> Started:
     """The command at work, in a process of its own."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "payments_async", "outbox", "run", *IN, *arguments),
-        env=surroundings(sandbox, {}),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
+    process = await started(sandbox, "outbox", "run", *IN, *arguments)
     assert process.stderr is not None
     async with asyncio.timeout(120):
         while b"working the outbox" not in (line := await process.stderr.readline()):
@@ -82,7 +76,7 @@ async def working(sandbox: Sandbox, *arguments: str) -> Process:
     return process
 
 
-async def ended(process: Process, number: signal.Signals = signal.SIGTERM) -> Ran:
+async def ended(process: Started, number: signal.Signals = signal.SIGTERM) -> Ran:
     """What the command left behind, once it was asked to end."""
     with suppress(ProcessLookupError):
         process.send_signal(number)
@@ -290,12 +284,7 @@ async def test_one_that_was_killed_is_taken_over(run: Run, sandbox: Sandbox, pay
 async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Ready is 200 while it sends, 503 with who paused it and why; it lives all the while. A pipe hears it at once."""
     await put(sandbox, 1)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "payments_async", "outbox", "run", *IN, "--health", "0"),
-        env=surroundings(sandbox, {}),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
+    process = await started(sandbox, "outbox", "run", *IN, "--health", "0")
     assert process.stderr is not None
     async with asyncio.timeout(120):
         while (
@@ -431,12 +420,7 @@ async def test_a_rule_pauses_it_and_a_person_lets_it_go_on(run: Run, sandbox: Sa
 async def test_refused_credentials_are_said_and_touch_no_order(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """It goes on trying until it is stopped; then others may send them."""
     await put(sandbox, 2)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "payments_async", "outbox", "run", *IN),
-        env=surroundings(sandbox, {"PAYMENTS_APP_PASSWORD": "wrong-password"}),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
+    process = await started(sandbox, "outbox", "run", *IN, PAYMENTS_APP_PASSWORD="wrong-password")
     assert process.stdout is not None
     async with asyncio.timeout(120):
         while b"the credentials were refused" not in (line := await process.stdout.readline()):

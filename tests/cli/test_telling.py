@@ -4,9 +4,7 @@ import asyncio
 import json
 import shlex
 import signal
-import subprocess
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from bulk.files import row, write_csv
-from cli.commands import Ran, Run, surroundings
+from cli.commands import Ran, Run, started
 
 from payments_async._cli import telling
 from payments_async.sandbox import Fault, Sandbox
@@ -166,13 +164,8 @@ async def test_a_program_that_hangs(run: Run) -> None:
 @pytest.mark.slow
 async def test_an_outbox_that_is_paused_while_it_is_worked(run: Run, sandbox: Sandbox, ear: Ear, address: str) -> None:
     """Somebody hears at once that it needs a person, and hears its end."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "payments_async", "outbox", "run", "--journal", "j.sqlite", "--new-journal"),
-        *("--notify", address),
-        env=surroundings(sandbox, {}),
-        stdout=PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    command = ("outbox", "run", "--journal", "j.sqlite", "--new-journal", "--notify", address)
+    process = await started(sandbox, *command, both=True)
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):

@@ -4,8 +4,6 @@ import asyncio
 import html
 import re
 import signal
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -16,7 +14,7 @@ import aiohttp
 import pytest
 from browser import browsing, needs_browser
 from bulk.files import row, write_csv
-from cli.commands import Run, surroundings
+from cli.commands import Run, started
 from journal.factories import missed
 from yarl import URL
 
@@ -348,12 +346,7 @@ async def test_there_is_no_journal(run: Run, tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_the_command_serves_until_stopped(payroll: None, sandbox: Sandbox) -> None:
     """It tells its address, which is of this machine; stopping it is no failure."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "payments_async", "bulk", "watch", "--journal", "j.sqlite"),
-        env=surroundings(sandbox, {}),
-        stdout=PIPE,
-        stderr=PIPE,
-    )
+    process = await started(sandbox, "bulk", "watch", "--journal", "j.sqlite")
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):
