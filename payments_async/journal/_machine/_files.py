@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 _MOUNTS = Path("/proc/self/mounts")
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
@@ -30,18 +32,23 @@ def birth_of(path: Path) -> str | None:
 
 
 def _statx(path: Path) -> str | None:
-    try:
-        statx = ctypes.CDLL(None).statx
-    except (OSError, AttributeError):
-        return None  # an old C library
-    filled = ctypes.create_string_buffer(256)
-    if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, filled):
+    filled, statx = ctypes.create_string_buffer(256), _statx_of_the_system()
+    if statx is None or statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, filled):
         return None
     if not int.from_bytes(filled.raw[:4], sys.byteorder) & _STATX_BTIME:
         return None
     seconds = int.from_bytes(filled.raw[_SECONDS : _SECONDS + 8], sys.byteorder, signed=True)
     nanoseconds = int.from_bytes(filled.raw[_NANOSECONDS : _NANOSECONDS + 4], sys.byteorder)
     return f"{seconds}.{nanoseconds:09}"
+
+
+@cache
+def _statx_of_the_system() -> Any:
+    """``statx(2)``; ``None`` where the C library is too old for it."""
+    try:
+        return ctypes.CDLL(None).statx
+    except (OSError, AttributeError):
+        return None
 
 
 def lock_file(number: int) -> None:

@@ -190,7 +190,8 @@ def check_whole(path: Path, named: str, *, busy_timeout: float) -> None:
     try:
         with closing(open_examiner(path, busy_timeout=busy_timeout)) as connection:
             (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            orders = "outbox" if "archived.id" not in _columns(connection) else _BEFORE_4
+            is_before_4 = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'archived'").fetchone()
+            orders = _BEFORE_4 if is_before_4 else "outbox"
             if flaw == "ok" and has_log and connection.execute(_SUMS.format(orders=orders)).fetchone() is not None:
                 flaw = "the sums are those of other orders"
             if flaw == "ok" and has_log and is_older(path, connection, busy_timeout=busy_timeout):
