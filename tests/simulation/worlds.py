@@ -57,6 +57,7 @@ _LOOKED_UP = 3_600.0  # ... and at most between two looks at an order that is ac
 _TRIES = 3  # of an application, to put each of its orders
 _LOOKS = 12  # of the judge, while there is trouble
 _MOMENT = 20.0  # seconds between two of its looks afterwards
+_CHANGE = 0.2  # of the moments at which a checker may change their mind, at how many they look
 _SOON = 200.0  # seconds after the last fault; then it looks less often
 
 
@@ -484,7 +485,8 @@ class World:
         while self.has("approves"):
             await asyncio.sleep(60.0 if self.is_calm else 5.0)
             may_change = self.machine.has_forgotten or (self.has("withdraws") and not self.is_calm)
-            if not self.is_asked and not may_change:
+            is_due = may_change and (self.is_calm or self.loop.chance.random() < _CHANGE)
+            if not self.is_asked and not is_due:
                 continue  # to open a journal for nothing would take a fifth of all time
             self.is_asked = False
             try:
@@ -523,7 +525,7 @@ class World:
                 with suppress(NotApproved):
                     await journal.approve(proposal.digest, by=Signature(who=missing[0].who.upper()), note="seen twice")
                 self.say("person", "approved", proposal.batch_id)
-            elif self.has("withdraws") and not self.is_calm and self.loop.chance.random() < 0.1:
+            elif self.has("withdraws") and not self.is_calm and self.loop.chance.random() < 0.1 / _CHANGE:
                 self.is_asked = True
                 await journal.withdraw_approval(proposal.digest, by=CHECKERS[0])
                 self.say("person", "took back the approval of", proposal.batch_id)

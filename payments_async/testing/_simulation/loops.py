@@ -10,7 +10,7 @@ import itertools
 import random
 from asyncio import base_events
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from payments_async.testing._simulation.processes import CURRENT, Killed, Process
@@ -22,26 +22,17 @@ class Stuck(Exception):
     """Nothing will ever happen again, and the simulation waits."""
 
 
-class _Numbered:
-    """Hashes by a number, so that a set of them has one order in every run."""
-
-    _number: int
-
-    def __hash__(self) -> int:
-        return self._number
-
-
 _numbers = itertools.count(1)
 
 
 class SimulatedFuture(asyncio.Future):  # type: ignore[type-arg]
-    """A future whose hash is a number in sequence."""
+    """A future whose hash is a number in sequence, from the first time that it is asked for."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._number = next(_numbers)
+    _number = 0
 
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = next(_numbers)
         return self._number
 
 
@@ -230,10 +221,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
             if not timer.cancelled():
                 self._ready.append(timer)
 
-    def _shuffled(self, turn: deque[asyncio.Handle]) -> list[asyncio.Handle]:
+    def _shuffled(self, turn: deque[asyncio.Handle]) -> Iterable[asyncio.Handle]:
         """The handles of one turn in the sequence that the seed draws; those of no task keep theirs."""
         if len(turn) == 1:
-            return list(turn)
+            return turn
         chance, tasks, others = self.chance, list[asyncio.Handle](), list[asyncio.Handle]()
         for handle in turn:
             (tasks if _is_step(handle) else others).append(handle)

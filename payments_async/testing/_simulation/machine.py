@@ -18,11 +18,13 @@ import aiohttp.connector
 import payments_async._session.transport  # noqa: F401 - or the first session would, under way
 from payments_async.journal._engine import _journal, _writer
 from payments_async.journal._machine import _departures
-from payments_async.journal._sqlite import _identity
+from payments_async.journal._sqlite import _identity, _opening
 from payments_async.testing._simulation.loops import SimulatedLoop, SimulatedTask
 from payments_async.testing._simulation.networks import Network
 from payments_async.testing._simulation.processes import CURRENT, Process
 from payments_async.testing._simulation.threads import SimulatedSequencer
+
+_INDEX = 48  # bytes of the header
 
 
 def simulate(
@@ -69,6 +71,16 @@ def _own_databases() -> None:
         return connection
 
     sqlite3.connect = connected  # type: ignore[assignment]
+    vars(_opening)["stamp_of"] = stamp_of
+
+
+def stamp_of(path: Path) -> bytes | None:
+    """The header of the log's index, which every commit changes: files have the times of the machine."""
+    try:
+        with open(f"{path}-shm", "rb", buffering=0) as index:  # noqa: PTH123 - a simulated disk strikes what paths open
+            return index.read(_INDEX)
+    except OSError:
+        return None
 
 
 class _Apart:
