@@ -96,8 +96,9 @@ def _until_it_is_sent(entry: Entry, run: Run, paused: Pause | None, journal: Jou
     named = {"journal": journal, "batch_id": run.batch_id}
     if not run.ready:
         words = (
-            f"Nothing of batch {run.batch_id} is sent before all of it is here; loading it has broken off, or is under "
-            "way. Put its file again, or run it again, as it was: what is here already is not there twice."
+            f"Nothing of batch {run.batch_id} is sent before all of it is here. Its loading is under way, has broken "
+            "off, or was refused because its plan does not know another batch. Put or run its file again: what is here "
+            "already is not there twice."
         )
         return NextStep(words=words)
     if run.quarantined or run.awaits:

@@ -638,6 +638,7 @@ async def test_a_batch_whose_loading_broke_off(run: Run, sandbox: Sandbox, payro
     assert "Loading batch november has broken off, and nothing of it is sent. Put its file again" in status.said
     explained = await run("explain", "W-1", *IN)
     assert "Nothing of batch november is sent before all of it is here" in explained.said, explained.said
+    assert "or was refused because its plan does not know another batch" in explained.said
     process = await working(sandbox)
     assert process.stdout is not None
     async with asyncio.timeout(60):

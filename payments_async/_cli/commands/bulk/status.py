@@ -58,7 +58,7 @@ async def bulk_status(
         currency = await currency_of(held, name)
         kept, deadlines = await held.archives(), await held.listing_words()
         unheard = await silence(held, name)
-    loaded = "" if run.ready else "; not all of it is written down yet: run it again"
+    loaded = "" if run.ready else "; it is not complete, so nothing of it is sent: run its file again, or cancel it"
     screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}")
     show_progress(screen, progress, currency)
     if run.archived:
