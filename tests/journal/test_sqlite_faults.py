@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import pytest
 from bulk.worlds import payout, session
+from journal import postgres
 from journal.factories import BATCH, IDENTITY, Clock, claimed, final_event, loaded, missed, order, orders, permitted
 
 from payments_async._wire.notifications import read_notification
@@ -519,6 +520,7 @@ async def test_a_journal_opened_again_while_its_last_commit_is_under_way(path: P
 
 def _threads_left() -> list[threading.Thread]:
     """Threads of journals that do not end though none is open."""
+    postgres.end_sessions()
     found = [thread for thread in threading.enumerate() if thread.name == "journal"]
     for thread in found:
         thread.join(30)

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import pytest
+from journal import postgres
 from journal.factories import IDENTITY, order
 
 from payments_async.journal import JournalLocked, SqliteJournal, State
@@ -23,6 +24,7 @@ def threads() -> int:
 @pytest.mark.slow
 async def test_a_hundred_tenants(tmp_path: Path) -> None:
     """Each writes and reads its own orders in their sequence; six threads do it all, and end with the last journal."""
+    postgres.end_sessions()
     async with AsyncExitStack() as stack:
         journals = []
         for number in range(100):
