@@ -192,7 +192,7 @@ def each_by_itself() -> Iterator[None]:
 @example(rounds=[Round(3, [], []), Round(1, [], [Signal.ACCEPTED, Signal.REJECTED, Signal.UNKNOWN], alone=True)])
 @example(rounds=[Round(2, [], []), Round(1, [], [Signal.ACCEPTED] * 2, named=True, alone=True)])
 @given(rounds=ROUNDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_permits_asked_for_side_by_side_are_those_asked_for_apart(rounds: list[Round]) -> None:
     """Whatever is asked for, in one statement for many, one for each, or each by itself: all of it is the same."""
     together, in_turn = (asyncio.run(asked(rounds, side_by_side=how)) for how in (True, False))
