@@ -104,20 +104,26 @@ def pytest_pycollect_makeitem() -> list[pytest.Item] | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of tests that differ in their parameters alone one in a file is quick; in PostgreSQL one of a few files.
 
-    A test in PostgreSQL takes as long as three in a file. Measured are, in a file, what is quick, a few of the others,
-    and slow ones that say so: to measure takes as long as the tests do. What is imported first by a test that is not
-    measured would count as never run, so all is imported before. Each of the processes that share the tests begins with
-    its share of the slow ones, so that all end together.
+    Where they run in each kind of journal, one alone runs in PostgreSQL: its statements are those of the others, which
+    differ by what Python decides. A test in PostgreSQL takes as long as three in a file.
+
+    Measured are, in a file, what is quick, a few of the others, and slow ones that say so: to measure takes as long as
+    the tests do. What is imported first by a test that is not measured would count as never run, so all is imported
+    before. Each of the processes that share the tests begins with its share of the slow ones, so that all end together.
     """
     if config.getoption("cov_source", None):
         _import_all()
     times = Counter[tuple[str, bool]]()
     slow, quick = [], []
+    again: set[pytest.Item] = set()
     for item in items:
         function, _, parameters = item.nodeid.partition("[")
         is_in_database, mark = "postgres" in parameters, item.get_closest_marker("slow")
         times[function, is_in_database] += 1
         number = times[function, is_in_database]
+        if number > 1 and _kind_of(item) == "postgres":
+            again.add(item)
+            continue
         if number > 1 or (is_in_database and not any(file in function for file in _QUICK_IN_DATABASE)):
             item.add_marker("slow")
         most = _MEASURED_IN.get(item.path.parent.name, _MEASURED)
@@ -125,9 +131,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not is_measured:
             item.add_marker("no_cover")
         (slow if mark else quick).append(item)
+    if again:
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if item not in again]
     shares = getattr(config, "workerinput", {}).get("workercount", 1)
     if shares > 1:
         items[:] = _shared(slow, quick, shares)
+
+
+def _kind_of(item: pytest.Item) -> object:
+    """In which kind of journal a test runs that runs in each."""
+    return item.callspec.params.get("home") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
 
 
 def _import_all() -> None:
