@@ -97,8 +97,8 @@ async def test_two_tenants_take_turns_by_one_session(schemas: list[str], monkeyp
         for number in range(3):
             for place, journal in enumerate(journals):
                 await journal.put("shop", order(10 * place + number))
-        assert 3 == len(sessions())  # one listens, one reads
-        (shared,) = second._database._writers._idle  # type: ignore[attr-defined]
+        assert 2 == len(sessions())  # one listens
+        (shared,) = second._database._pool._idle  # type: ignore[attr-defined]
         shared.raw.execute(f'SET search_path = "{schemas[0]}"'.encode())
         with pytest.raises(JournalUnavailable, match="pool_mode = session"):
             await second.put("shop", order(20))
@@ -178,7 +178,8 @@ async def test_tenants_whose_sessions_are_ended_meet_their_own_orders_alone(sche
             for _ in range(8):
                 await asyncio.sleep(chance.random() / 20)
                 pids = await asyncio.to_thread(sessions)
-                await asyncio.to_thread(end, chance.choice(pids))
+                if pids:  # those that were ended before are not made anew yet
+                    await asyncio.to_thread(end, chance.choice(pids))
 
         await asyncio.gather(ends(), *map(works, range(6)))
         for tenant, journal in enumerate(journals):

@@ -60,6 +60,7 @@ _WORDS = (
     (_database.NO_TRANSACTION, NO_TRANSACTION),
     (_database.ADDED, "CAST(CAST(progress.total AS NUMERIC) + CAST(excluded.total AS NUMERIC) AS TEXT)"),
     (_database.AMONG_LATER, ""),
+    (_database.SNAPSHOT, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
 )
 _CAST_TO_BYTES = re.compile(rf"CAST\((\w+) {_database.AS_BYTES}\)")
 

@@ -39,7 +39,7 @@ from payments_async.journal._postgres._gathered import GatheredCommit
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
 from payments_async.journal._postgres._pool import SessionPool
 from payments_async.journal._postgres._schema import literal, quoted
-from payments_async.journal._postgres._sessions import NOT_OURS, is_own
+from payments_async.journal._postgres._sessions import NOT_OURS, is_own, session_of
 from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection, Gathered
 from payments_async.journal._statements._entries import Commit
@@ -170,7 +170,7 @@ class PostgresDatabase:
         self._identity = Identity(self, named=self.named, schema=schema, steps=steps)
         self._attendant: Attendant | None = None
         self._ending: Attendant | None = None
-        self._readers, self._writers = SessionPool(), SessionPool()
+        self._pool = SessionPool()
         self._key: Hashable = None
         self._was_open = False
         self._away_since: float | None = None  # monotonic seconds when the server was first found away, if it is
@@ -216,8 +216,7 @@ class PostgresDatabase:
         """A connection that writes, lent to this journal alone until it is given back."""
         if not self._was_open:
             key = self._key = (surroundings(self._dsn), self._statement_timeout)  # whose connections are alike
-            self._readers = SessionPool.joined(key, self)
-            self._writers = SessionPool.joined((*key, self._busy_timeout), self)
+            self._pool = SessionPool.joined((*key, self._busy_timeout), self)
         connection = self._patiently(self._open_once, since=self._away_since if gives_back else None)
         self._was_open = True
         connection.before_commit = _END.format(literal(self.journal_id), literal(self._mark))
@@ -251,15 +250,11 @@ class PostgresDatabase:
         namespace and the journal in it, and each that is counted, whether it stands as it was left.
         """
         memory = self._identity.memory
-        borrowed = connection = self._borrowed(self._writers)
-        if connection is not None and connection.server == self._server:
+        borrowed = connection = self._borrowed()
+        if connection is not None and connection.server is not None and connection.server == self._server:
             return connection
         try:
-            connection = connection or self._connected(
-                f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
-                f"SET idle_in_transaction_session_timeout = {_milliseconds(_STANDSTILL)}",
-                is_tried=True,
-            )
+            connection = connection or self._begun_session(is_tried=True)
             if not self._was_open:
                 memory = self.recall()
             self._made_once(connection, partial(self._make_ready, connection, memory))
@@ -268,7 +263,7 @@ class PostgresDatabase:
             if connection is not None:
                 connection.close()
                 if was_lost:  # the server was away since it was used last, and other sessions are as old
-                    self._writers.take_back(connection, is_lent=True)
+                    self._pool.take_back(connection, is_lent=True)
             if not self._was_open:
                 self._identity.close()
                 if memory is not None:
@@ -280,9 +275,9 @@ class PostgresDatabase:
             raise
         return connection
 
-    def _borrowed(self, pool: SessionPool) -> PgConnection | None:
+    def _borrowed(self) -> PgConnection | None:
         """A connection that journals of this process share, if there is one that is ours surely."""
-        connection = None if self._is_lent else pool.lent(self._schema)
+        connection = None if self._is_lent else self._pool.lent(self._schema)
         if connection is not None:
             connection.enter(self._schema)
             connection.before_commit = ""  # it was that of the journal before
@@ -358,16 +353,14 @@ class PostgresDatabase:
             connection.close()
 
     def open_reader(self) -> PgConnection:
-        """A connection that only reads: one that journals of this process share, or a new one."""
-        connection = self._borrowed(self._readers)
-        return connection or self._patiently(lambda: self._connected(*_READ_ONLY), since=self._away_since)
+        """A connection that journals of this process share, or a new one: one that has written reads as well."""
+        return self._borrowed() or self._patiently(self._begun_session, since=self._away_since)
 
     def give_back(self, connection: Connection, /) -> bool:
         """Let another journal have a connection; tells whether it is given away."""
         assert isinstance(connection, PgConnection)
-        is_reader = connection.server is None
-        is_taken = (self._readers if is_reader else self._writers).take_back(connection, is_lent=self._is_lent)
-        if not is_taken and not is_reader:  # it is lost, and so may be what was committed by it
+        is_taken = self._pool.take_back(connection, is_lent=self._is_lent)
+        if not is_taken and connection.before_commit:  # it is lost, and so may be what was committed by it
             self._server, self._mark = None, secrets.token_hex(8)
         return is_taken
 
@@ -402,6 +395,17 @@ class PostgresDatabase:
             raise
         return connection
 
+    def _begun_session(self, *, is_tried: bool = False) -> PgConnection:
+        """A connection to be shared; before it first writes, its server is looked at."""
+        connection = self._connected(
+            f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
+            f"SET idle_in_transaction_session_timeout = {_milliseconds(_STANDSTILL)}",
+            is_tried=is_tried,
+        )
+        if not connection.session:
+            connection.session = session_of(connection)
+        return connection
+
     def is_lost(self, connection: Connection, /) -> bool:
         """Whether a connection is of no use any more."""
         assert isinstance(connection, PgConnection)
@@ -417,8 +421,7 @@ class PostgresDatabase:
         if attendant is not None:
             attendant.end()
             self._ending = attendant
-        for pool in (self._readers, self._writers):
-            pool.leave(self)
+        self._pool.leave(self)
         self.holder = ""
         self._was_open, self._server = False, None
         self._identity.close()

@@ -1,4 +1,4 @@
-"""Connections which the journals of a process share: one is lent for each commit, another for each read."""
+"""Connections which the journals of a process share: one is lent for each commit, and for each read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weakref import WeakSet, WeakValueDictionary
 from payments_async.journal._postgres import _attendant
 from payments_async.journal._postgres._connection import PgConnection
 
-_KEPT = 5  # that are not lent; more are needed only where more threads work at once, and are closed then
+_KEPT = 10  # that are not lent; more are needed only where more threads work at once, and are closed then
 
 
 class SessionPool:
-    """Sessions of one kind. There are as many as work at once: each thread has one, and none waits for another.
+    """Sessions that write and read. There are as many as work at once: each thread has one, and none waits for another.
 
     A few journals have a session each, and the server plans nothing anew for them. Where there are many, the one that
     was idle for longest enters another namespace.

@@ -23,6 +23,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 # The words, as SQLite has them. A partial index is used only where its literal stands in the condition.
 NO_TRANSACTION = "x'00000000000000000000000000000000'"  # 16 bytes, which keep the place of a transaction id
+SNAPSHOT = "BEGIN DEFERRED"  # all that is read until its end is of one moment
 AMONG_LATER = "INDEXED BY chunk_later"  # PostgreSQL finds that index by itself
 ADDED = "add_amounts(progress.total, excluded.total)"  # exactly; a function of ours where SQLite has none
 AS_BYTES = "AS BLOB"  # in a CAST of a text: its bytes in UTF-8

@@ -33,6 +33,7 @@ from payments_async.journal._records import (
 from payments_async.journal._statements._database import (
     ADDED,
     NO_TRANSACTION,
+    SNAPSHOT,
     Connection,
     Database,
     Gathered,
@@ -403,7 +404,7 @@ def sum_of(amounts: Sequence[Decimal]) -> Decimal:
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
     """Let several statements of a reader see the same moment."""
-    connection.execute("BEGIN")
+    connection.execute(SNAPSHOT)
     try:
         yield
     finally:
