@@ -88,7 +88,7 @@ class Judges:
                 yield f"order {number} is gone"
                 continue
             old, new = row["state"], is_now[number]["state"]
-            is_contradicted = (old, new) == ("sending", "parked") and is_now[number]["conflict"] is not None
+            is_contradicted = (old, new) == ("accepted", "parked") and is_now[number]["conflict"] is not None
             if old != new and new not in FORWARD[old] and not is_contradicted:
                 yield f"order {number} went from {old} to {new}"
             if new == "parked" == self._parked_by_lists(after, row["id"]) != old and self._is_punctual:
