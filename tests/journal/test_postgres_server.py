@@ -293,14 +293,12 @@ async def test_a_server_that_may_forget_after_a_power_cut(server: OwnServer, dsn
 
 
 async def test_a_database_whose_commits_are_usually_not_waited_for(server: OwnServer, dsn: str) -> None:
-    """Those of the journal are."""
+    """Those by which a journal leaves for another place are."""
+    await PostgresJournal(dsn).migrate()
     server.execute("ALTER DATABASE postgres SET synchronous_commit = off")
     try:
-        async with PostgresJournal(dsn) as journal:
-            settings = await journal._writer.submit(
-                "check_writable", lambda commit: commit.execute("SHOW synchronous_commit").fetchone()
-            )
-            assert ("on",) == settings
+        with PostgresJournal(dsn).new_database().retired() as connection:
+            assert ("on",) == connection.execute("SHOW synchronous_commit").fetchone()
     finally:
         server.execute("ALTER DATABASE postgres RESET synchronous_commit")
 
@@ -368,7 +366,7 @@ async def _is_writable(journal: PostgresJournal) -> bool:
 
 
 async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
-    """One makes the tables, another one works with them, and may change none."""
+    """One makes the tables, another one works with them, and may change none; what is taken from it is an error."""
     async with PostgresJournal(dsn):
         pass
     server.execute(
@@ -382,10 +380,16 @@ async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
             assert 1 == (await journal.progress(BATCH)).counts["accepted"]
             await journal.check()
             await journal.open_run("another", IDENTITY)
-            server.execute("REVOKE INSERT ON payments.outbox FROM payer")  # while it is open
+            server.execute("ALTER TABLE payments.outbox ENABLE ROW LEVEL SECURITY")  # which hides all rows
+            with pytest.raises(JournalReadOnly, match="may not use the tables"):
+                await journal.entry(chunk.orders[0].request_id)
+            server.execute("ALTER TABLE payments.outbox DISABLE ROW LEVEL SECURITY")
+            server.execute("REVOKE INSERT, UPDATE ON payments.outbox FROM payer")  # while it is open
+            with pytest.raises(JournalReadOnly, match="may not use the tables"):
+                await journal.permit(chunk, chunk.orders[1])
             with pytest.raises(JournalReadOnly, match="may not use the tables"):
                 await journal.load("another", orders(3, batch="another"), owner="loader")
-        with pytest.raises(JournalReadOnly, match="may not INSERT outbox"):
+        with pytest.raises(JournalReadOnly, match="may not INSERT, UPDATE outbox"):
             await PostgresJournal(dsn.replace("//postgres@", "//payer@")).__aenter__()
     finally:
         server.execute("DROP OWNED BY payer", "DROP ROLE payer")

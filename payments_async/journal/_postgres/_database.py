@@ -61,6 +61,11 @@ _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _SESSION = (
     "SET standard_conforming_strings = on",
     "SET extra_float_digits = 3",
+    # What is committed is on disk then, though the rest of the application may live without; and what is usual may
+    # change while we are connected.
+    """SELECT set_config('synchronous_commit', CASE WHEN setting = 'off' THEN 'on' ELSE setting END, FALSE)
+    FROM current_setting('synchronous_commit') AS setting""",
+    "SET row_security = off",  # a row that a policy hides from this user is an error, and not absent
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 5",
     "SET tcp_keepalives_count = 3",

@@ -27,7 +27,7 @@ IS_DURABLE = "current_setting('fsync') = 'on' AND current_setting('full_page_wri
 _SERVER = f"""SELECT (SELECT system_identifier FROM pg_control_system()),
     CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,
     (SELECT oid FROM pg_database WHERE datname = current_database()), current_database(),
-    getdatabaseencoding(), pg_postmaster_start_time()::text, {IS_DURABLE}, current_setting('synchronous_commit')"""  # noqa: S608
+    getdatabaseencoding(), pg_postmaster_start_time()::text, {IS_DURABLE}"""  # noqa: S608
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 # Names the transaction that wrote it, as its row does by itself: whoever puts rows back from a dump, into whichever
 # tables, does so in another one.
@@ -87,7 +87,7 @@ class Server(NamedTuple):
 
 
 def server_of(connection: PgConnection) -> Server:
-    """What the server says of itself; a commit made by this connection is on disk from now on.
+    """What the server says of itself.
 
     Raises:
         JournalReadOnly: It is a standby.
@@ -101,11 +101,9 @@ def server_of(connection: PgConnection) -> Server:
             "GRANT EXECUTE ON FUNCTION pg_control_system() TO that user"
         ) from error
     assert found is not None
-    system, timeline, number, name, encoding, begun_at, is_durable, synchronous = found
+    system, timeline, number, name, encoding, begun_at, is_durable = found
     if timeline is None:
         raise JournalReadOnly("the database is a standby, which only reads")
-    # the rest of the application may live without; and what is usual may change while we are connected
-    connection.execute(f"SET synchronous_commit = {'on' if synchronous == 'off' else synchronous}")
     return Server(str(system), timeline, str(number), name, encoding, begun_at, is_durable)
 
 
