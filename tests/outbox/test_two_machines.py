@@ -40,7 +40,7 @@ async def test_what_one_machine_was_told_another_one_hears(machines: list[Postgr
             Outbox(payments, one, worker=WorkerSettings(settles=False)) as outbox,
         ):
             service.ipn_url = f"http://{host}:{port}/ipn"
-            assert State.ACCEPTED is (await outbox.pay(payout(0), timeout=A_MINUTE)).state
+            await outbox.pay(payout(0), timeout=A_MINUTE)
             waiting = asyncio.ensure_future(outbox.settled(payout(0).request_id, timeout=A_MINUTE))
             await service.settle()
             assert State.SUCCESSFUL is (await waiting).state
