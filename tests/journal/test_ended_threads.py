@@ -12,6 +12,7 @@ from journal.conftest import Opens
 from journal.factories import IDENTITY, orders
 
 from payments_async.journal import JournalUnavailable, SqliteJournal
+from payments_async.journal._engine._threads import Threads
 
 
 class Ended(BaseException):
@@ -55,6 +56,23 @@ async def test_what_fails_as_a_journal_is_closed(tmp_path: Path, monkeypatch: py
         await asyncio.wait_for(journal.aclose(), 60)
     async with SqliteJournal(tmp_path / "j.sqlite") as journal:
         assert ["salaries"] == [run.batch_id for run in await journal.runs()]
+
+
+async def test_a_commit_that_no_thread_hears_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory is used up in that moment: all who wait hear of it; opened again, the journal goes on."""
+
+    def run(*_: object) -> None:
+        raise MemoryError
+
+    async with SqliteJournal(tmp_path / "j.sqlite") as journal:
+        await journal.open_run("salaries", IDENTITY)
+        with monkeypatch.context() as patched:
+            patched.setattr(Threads, "run", run)
+            for _ in range(2):
+                with pytest.raises(JournalUnavailable, match=r"ended \(MemoryError\): open the journal again"):
+                    await asyncio.wait_for(journal.open_run("bonus", IDENTITY), 60)
+    async with SqliteJournal(tmp_path / "j.sqlite") as journal:
+        assert "salaries" in [run.batch_id for run in await journal.runs()]
 
 
 @pytest.mark.parametrize("most", [0, 1])

@@ -68,8 +68,11 @@ class Threads:
     def run(self, sequencer: Sequencer) -> None:
         """Have a thread do what waits there; a further one where all of them are held up."""
         self._waiting.put(sequencer)
-        if len(self._begun) >= self._count:
-            self._begin_where_held_up()
+        try:
+            if len(self._begun) >= self._count:
+                self._begin_where_held_up()
+        except MemoryError:  # it is put all the same, and those that there are do the work of all
+            pass
 
     def _begin_where_held_up(self) -> None:
         """All threads are at work: begin another one where they have been for long, and something waits."""
@@ -92,10 +95,15 @@ class Threads:
     def _work(self) -> None:
         number, begun = threading.get_ident(), self._begun
         while (sequencer := self._waiting.get()) is not None:
-            begun[number] = time.monotonic()
-            if len(begun) >= self._count > _MOST:
-                self._begin_where_held_up()  # what waits behind this may be of a database that is free
-            sequencer.work()
+            while True:
+                try:
+                    begun[number] = time.monotonic()
+                    if len(begun) >= self._count > _MOST:
+                        self._begin_where_held_up()  # what waits behind this may be of a database that is free
+                    sequencer.work()
+                    break
+                except MemoryError:  # what is to be done stays where it is: a thread that ends would leave it there
+                    time.sleep(_HELD_UP)
             del begun[number]
             if self._count > _MOST:  # the others are not held up any more, or this one is not needed in a moment
                 with self._lock:
@@ -123,7 +131,11 @@ class Sequencer:
             if self._is_due:
                 return
             self._is_due = True
-        self._threads.run(self)
+        try:
+            self._threads.run(self)
+        except MemoryError:  # no thread has heard of it: the next one that is put brings it along
+            self._is_due = False
+            raise
 
     def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
         """Call a function, as an executor does."""

@@ -158,7 +158,12 @@ class Writer:
         self._waiting.append(_Operation(name, work, future, together, droppable, at_once, gives_back))
         if not self._is_busy:
             self._is_busy = True
-            self._gather_again()
+            try:
+                self._gather_again()
+            except MemoryError:
+                self._is_busy = False
+                self._waiting.pop()
+                raise
         return future
 
     @property
@@ -193,11 +198,16 @@ class Writer:
 
     def _gather(self) -> None:
         """Hand a group to the thread, once a turn has brought nothing more or there are plenty."""
-        if self._seen < len(self._waiting) < _PLENTY:
-            self._gather_again()  # a commit for each handful would cost more than the turn that it waits
-        elif self._waiting:
-            assert self._sequencer is not None
-            self._sequencer.put(partial(self._do, self._opening, self._taken()))
+        group: list[_Operation[Any]] = []
+        try:
+            if self._seen < len(self._waiting) < _PLENTY:
+                self._gather_again()  # a commit for each handful would cost more than the turn that it waits
+            elif self._waiting:
+                assert self._sequencer is not None
+                group = self._taken()
+                self._sequencer.put(partial(self._do, self._opening, group))
+        except MemoryError as error:
+            self._died(self._failed(group, self._dead(error)))
 
     def _taken(self) -> list[_Operation[Any]]:
         """The next group, which waits no more."""
@@ -212,12 +222,15 @@ class Writer:
 
     def _committed(self, told: list[_Told]) -> None:
         """Tell who waits, and begin to gather for the next commit."""
-        _deliver(told)
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
-        self._is_busy = bool(self._waiting)
-        if self._is_busy:
-            self._gather_again()
+        try:
+            _deliver(told)
+            if self._next is not None and not self._next.done():
+                self._next.set_result(None)
+            self._is_busy = bool(self._waiting)
+            if self._is_busy:
+                self._gather_again()
+        except MemoryError as error:  # what was not told counts as not done, as where the answer of a commit is lost
+            self._died([([one], (), self._fault(self._dead(error), "")) for futures, _, _ in told for one in futures])
 
     def _open(self, opening: _Opening, opened: asyncio.Future[None]) -> None:
         """In a thread: open."""
@@ -243,12 +256,15 @@ class Writer:
             opening.give_back()
             self._tell(self._committed, told)
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is to wait for what is not done
-            why = type(error).__name__
-            _log.exception("what writes %s ended (%s): open the journal again", self._database.named, why)
-            words = f"what writes {self._database.named} ended ({why}): open the journal again"
-            self._death = JournalUnavailable(words)
-            self._tell(self._died, self._failed(group, self._death))
+            self._tell(self._died, self._failed(group, self._dead(error)))
             opening.end()
+
+    def _dead(self, error: BaseException) -> JournalUnavailable:
+        """What writes ends before its time: why, for all who wait and who come."""
+        why = type(error).__name__
+        self._death = JournalUnavailable(f"what writes {self._database.named} ended ({why}): open the journal again")
+        _log.error("what writes %s ended (%s): open the journal again", self._database.named, why, exc_info=error)
+        return self._death
 
     def _done(self, opening: _Opening, group: list[_Operation[Any]]) -> list[_Told]:
         """Commit a group; tells what came of each operation."""
