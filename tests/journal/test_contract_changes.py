@@ -381,6 +381,7 @@ async def test_the_backlog_tells_since_when_somebody_waits(journal: Journal, clo
 
 
 @pytest.mark.slow(covered=True)
+@pytest.mark.parametrize("home", ["sqlite"], indirect=True)  # the statements are the same in a database
 async def test_old_changes_that_wait_for_nobody_are_forgotten(journal: Journal, clock: Clock) -> None:
     """Those that wait, dead letters and what is young stay, and no id is given again."""
     chunk = await in_outbox(journal, 1003)

@@ -930,6 +930,7 @@ async def lives(journal: Journal, clock: Clock) -> None:
 
 
 @pytest.mark.slow(covered=True)
+@pytest.mark.parametrize("home", ["sqlite"], indirect=True)  # the statements are the same in a database
 async def test_a_standing_is_an_order_with_the_turn_of_its_history(journal: Journal, clock: Clock) -> None:
     """For every kind of life: the entry as it is, and what its history says brought it there."""
     await loaded(journal, 2, batch="second")

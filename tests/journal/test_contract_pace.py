@@ -263,6 +263,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("home", ["sqlite"], indirect=True)  # the statements are the same in a database
 @given(rate=st.one_of(st.floats(0.2, 5.0), st.floats(5.0, 2000.0)), steps=STEPS, window=st.floats(0.001, 3.0))
 @example(rate=100.0, steps=[(0, 0.0, 10, 0), (1, 0.0, 10, 0), (0, 0.3, 10, 300), (1, 0.0, 0, 300)], window=0.01)
 @example(rate=200.0, steps=[(step % 3, 0.02, 300, 300) for step in range(90)], window=1.0)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 import pytest
@@ -47,9 +47,10 @@ async def line() -> AsyncIterator[Line]:
 
 
 @pytest.fixture
-def schema() -> str:
+def schema() -> Iterator[str]:
     """An empty namespace."""
-    return postgres.new_schema()
+    yield postgres.new_schema()
+    postgres.give_back()
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ async def test_what_something_open_needs_is_kept_whatever_its_age(journal: Journ
 
 
 @pytest.mark.slow(covered=True)
+@pytest.mark.parametrize("home", ["sqlite"], indirect=True)  # the statements are the same in a database
 async def test_a_long_inbox_is_pruned_to_its_end(journal: Journal, clock: Clock) -> None:
     """Also where much of it is kept in between."""
     await claimed(journal, 3)

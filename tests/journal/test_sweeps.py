@@ -55,6 +55,7 @@ async def test_any_list_that_was_read_dispels_the_doubt_about_a_new_journal(jour
 
 
 @pytest.mark.slow(covered=True)
+@pytest.mark.parametrize("home", ["sqlite"], indirect=True)  # the statements are the same in a database
 async def test_a_year_of_sweeps(journal: Journal) -> None:
     """The latest are told of, however many there were, so that nobody who asks needs more memory each day."""
     await loaded(journal)

@@ -65,6 +65,7 @@ async def world(
 
         async with outbox:
             yield Desk(sandbox, payments, journal, outbox), told
+    postgres.give_back()
 
 
 @pytest.mark.parametrize("end", [cancelled, broken])
