@@ -65,16 +65,16 @@ async def test_the_plain_commands(dsn: str, tmp_path: Path, service: Sandbox) ->
     try:
         await up(process, b"the fleet is up")
         async with clerk(service, PostgresJournal(dsn, state_folder=tmp_path / "clerk")) as putting:
-            await submit(putting, "batch", batch(0, 20))
+            await submit(putting, "batch", batch(0, 6))
             journal = putting.journal
-            await until(accepted(journal), 20)
+            await until(accepted(journal), 6)
             async for entry in journal.entries("batch"):
                 told = {"RequestId": entry.request_id, "Amount": int(entry.amount), "CurrencyCode": "UGX"}
                 body = json.dumps({"TransactionId": entry.transaction_id, "StatusCode": 0, **told}).encode()
                 for _ in range(2):
                     await until(lambda body=body: post(INNER, port, INNER, body=body), 200)
             counts = (await journal.progress("batch")).counts
-            assert (20, []) == (counts[State.SUCCESSFUL], service.duplicates())
+            assert (6, []) == (counts[State.SUCCESSFUL], service.duplicates())
         process.terminate()
         assert process.stdout is not None
         async with asyncio.timeout(A_MINUTE):
