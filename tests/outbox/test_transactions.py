@@ -189,14 +189,14 @@ async def test_an_order_of_a_transaction_that_was_rolled_back_never_was(shop: Ba
         assert (BALANCE, None, ids(range(1, 2))) == (shop.balance, entry, here.executions())
 
 
-async def test_an_order_that_is_cancelled_before_it_is_taken(shop: Bank, service: Sandbox) -> None:
+async def test_an_order_that_is_cancelled_before_it_is_taken(till: Bank, service: Sandbox) -> None:
     """It leaves the tray and has ended, also for a transaction that puts it once more."""
-    async with desk(shop, service, sends=False) as here:
-        async with shop.begin() as connection:
+    async with desk(till, service, sends=False) as here:
+        async with till.begin() as connection:
             await here.outbox.put(payout(0), connection=connection)
         entry = await here.outbox.cancel(payout(0).request_id, who="shop", why="the customer has left")
-        assert (State.CANCELLED, [0]) == (entry.state, shop.look("SELECT count(*) FROM tray"))
-        async with shop.begin() as connection:
+        assert (State.CANCELLED, [0]) == (entry.state, till.look("SELECT count(*) FROM tray"))
+        async with till.begin() as connection:
             assert State.CANCELLED is (await here.outbox.put(payout(0), connection=connection)).state
         assert [] == here.executions()
 
@@ -253,20 +253,20 @@ async def test_another_order_under_the_same_id_is_refused_before_anything_is_sen
         assert (State.ACCEPTED, ids(range(1))) == (entry.state, here.executions())
 
 
-async def test_an_id_that_differs_in_letters_alone_is_refused_in_that_statement(shop: Bank, service: Sandbox) -> None:
+async def test_an_id_that_differs_in_letters_alone_is_refused_in_that_statement(till: Bank, service: Sandbox) -> None:
     """Wherever the first one is: in the tray, taken, or put without a connection. The debit is undone with it."""
-    async with desk(shop, service, sends=False) as here:
+    async with desk(till, service, sends=False) as here:
         for first, again in (("Voucher-17", "voucher-17"), ("\u00c9a-1", "\u00e9a-1")):
             one, other = (attrs.evolve(payout(0), request_id=request_id) for request_id in (first, again))
-            async with shop.begin() as connection:
+            async with till.begin() as connection:
                 await here.outbox.put(one, connection=connection)
             for _ in range(2):
                 with pytest.raises(OrdersDiffer, match=f"request id {again} differs from {first}"):
-                    await _withdraw(shop, here, other)
+                    await _withdraw(till, here, other)
                 with pytest.raises(OrdersDiffer, match=f"request id {again} differs from {first}"):
                     await here.outbox.put(other)  # which takes the first
-        assert ([0], BALANCE) == (shop.look("SELECT count(*) FROM tray"), shop.balance)
-        assert ["Voucher-17", "\u00c9a-1"] == shop.look("SELECT request_id FROM outbox ORDER BY id")
+        assert ([0], BALANCE) == (till.look("SELECT count(*) FROM tray"), till.balance)
+        assert ["Voucher-17", "\u00c9a-1"] == till.look("SELECT request_id FROM outbox ORDER BY id")
 
 
 async def _withdraw(shop: Bank, here: Desk, one: PayoutOrder) -> None:
