@@ -31,13 +31,13 @@ DEFAULT = (
     Plan(name="a person, and a refusal", losses=1, lists=True, write_offs=1, rejects=True),
     Plan(name="put directly", workers=2, direct=True, kills=1, losses=1, notifies=True),
     Plan(name="cancelled, and sent again", losses=1, late=2, lists=True, write_offs=1, cancels=1),
-    Plan(name="a copy of a batch", late=1, lists=True, restores=1, lifts=1),
     Plan(name="a person", losses=1, late=1, lists=True, notifies=True, write_offs=1, forged=("failed",)),
     Plan(name="a copy", late=1, lists=True, puts=True, restores=1, lifts=1),
 )
 LONG = Plan(name="lists of two workers", workers=2, losses=1, late=1, lists=True)  # as long as all before
 LARGE = (
     LONG,
+    Plan(name="a copy of a batch", late=1, lists=True, restores=1, lifts=1),
     Plan(name="two workers", workers=2, kills=1, losses=1, unread=1),
     Plan(name="cancelled", workers=2, kills=1, losses=1, unread=1, cancels=1),
     Plan(name="a failover", workers=2, rejects=True, restores=1, named_lifts=1, survives=True),
