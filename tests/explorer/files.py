@@ -37,17 +37,24 @@ T = TypeVar("T")
 SHOP, SECOND = "shop", "second"
 ANN = TakeoverAuthorisation(who="Ann", why="the disk is broken")
 _ROWS = ("outbox", "chunk", "attempt", "evidence", "progress", "claim")
+_MANY = 200  # batches
 _TICKS = itertools.count(1_000_000.0, 0.001)  # Unix seconds: no two moments are one
 
 
 class FileWriter(Writer):
-    """Commits each operation by itself, without a thread."""
+    """Commits each operation by itself, without a thread.
+
+    Attributes:
+        pages: Of the log, that SQLite brings into the file by itself.
+    """
+
+    pages = 1
 
     def begin(self) -> None:
         """Open the file, as a writer's thread does."""
         self._opening.database = self._database
         connection = self._opening.borrow()
-        connection.execute("PRAGMA wal_autocheckpoint = 1")  # pages, in place of thousands
+        connection.execute(f"PRAGMA wal_autocheckpoint = {self.pages}")
         self._opening.is_open = True
 
     def submit(
@@ -75,6 +82,7 @@ class FileJournal(Journal):
 
     def begin(self) -> None:
         """Open it. Raises ``JournalError``."""
+        self._registrars, self._uids = {}, {}
         self._writer._opening = _Opening()
         try:
             self._writer.begin()
@@ -125,6 +133,7 @@ class World:
         stored: Orders whose outcome was written down since the files were last touched.
         looks: Who sends asks first whether this machine knows the journal.
         is_lost: There is nothing that goes on.
+        is_wide: The file has so many batches that what one commit writes lies in few of its pages.
     """
 
     top: Path
@@ -132,6 +141,7 @@ class World:
     stored: set[str] = attrs.field(factory=set)
     looks: bool = False
     is_lost: bool = False
+    is_wide: bool = False
     is_open: bool = False
     backup: Files = attrs.field(factory=dict)
     journal: FileJournal = attrs.field(init=False)
@@ -140,12 +150,15 @@ class World:
     reborn: dict[int, int] = attrs.field(factory=dict)  # the number that the system tells of a file, by its own
 
     def first(self) -> None:
-        """A batch of two orders, and an outbox."""
+        """A batch of two orders, and an outbox; in a wide file after many others."""
         for place in (self.here, self.there):
             place.mkdir()
         self.journal = FileJournal(self.here / "journal.db", self.state)
+        if self.is_wide:
+            self.journal._writer.pages = 4000
         self.open()
-        at_once(self._load(self.journal, BATCH))
+        for batch in (*map(str, range(_MANY if self.is_wide else 0)), BATCH):
+            at_once(self._load(self.journal, batch))
         at_once(self.journal.open_outbox(SHOP, IDENTITY))
 
     @property
@@ -222,6 +235,18 @@ class World:
     async def send_one(self, journal: FileJournal) -> None:
         """The first order of the batch."""
         await self._send(journal, BATCH, 1)
+
+    async def send_early(self, journal: FileJournal) -> None:
+        """Send an order of the first of many batches, which is refused, and one of the last, whose answer is open."""
+        for batch in ("0", BATCH):
+            chunk = await journal.claim_chunk(batch, "worker")
+            assert chunk is not None
+            permit = await journal.permit(chunk, chunk.orders[0])
+            assert isinstance(permit, Permit)
+            self.sent[permit.request_id] += 1
+            if batch != BATCH:
+                await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))
+                await journal.release_chunk(chunk)
 
     async def pay(self, journal: FileJournal, **options: Any) -> None:
         """Put a single order, to be sent at once."""
@@ -432,6 +457,8 @@ class World:
             self.do(self.send_all)
             self.close()
             self._check_stored()
+        if self.is_wide:
+            self.do(partial(self._send, batch="0", most=2))
         if not self.is_lost:
             self.do(self.send_all)
             self.do_other(self.send_all)
@@ -493,6 +520,12 @@ TOUCHES: dict[str, Do] = {
     "a second journal begins": World.second_journal,
     "another journal adopts the batch": World.adopt,
 }
+# A log that began after the copy, in whose pages neither sums nor indices show that the file is older.
+WIDE = (
+    "a copy is made, and orders of the first and the last of many batches are sent",
+    "its process is killed",
+    "the file is put back over it",
+)
 _REPLACED: dict[Any, tuple[str, ...]] = {
     _identity: ("inode_of", "birth_of", "_OFTEN"),
     _opening: ("inode_of", "birth_of"),
@@ -511,12 +544,14 @@ def search() -> Report:
     keep_files_in_memory()
     replaced = [(module, {name: vars(module)[name] for name in names}) for module, names in _REPLACED.items()]
     try:
-        for history in itertools.product(BEFORE, THEN, TOUCHES):
+        for history in (WIDE, *itertools.product(BEFORE, THEN, TOUCHES)):
             world, count = World(Path(tempfile.mkdtemp(prefix="files-"))), count + 1
             asyncio.to_thread = _here  # type: ignore[assignment]
             vars(_identity).update(inode_of=world.inode_of, birth_of=world.birth_of, _OFTEN=1)
             vars(_opening).update(inode_of=world.inode_of, birth_of=world.birth_of)
-            before, between = BEFORE[history[0]]
+            early: tuple[Do, Do] = (lambda _: None, lambda world: world.do(world.send_early))
+            before, between = BEFORE.get(history[0], early)
+            world.is_wide = history == WIDE
             try:
                 world.first()
                 before(world)
