@@ -237,8 +237,8 @@ MUTANTS = (
         "claim-without-digest",
         PERMITS,
         "an order is claimed only as it was loaded",
-        "            proved(request_id, amount, body, digest)\n        except JournalCorrupt as error:\n            _hold",
-        "            pass\n        except JournalCorrupt as error:\n            _hold",
+        "            proved(request_id, amount, body, digest)\n            if is_sent:\n",
+        "            if is_sent:\n",
     ),
     Mutant(
         "digest-not-compared",

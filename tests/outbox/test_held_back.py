@@ -18,6 +18,7 @@ from payments_async.outbox import Outbox, WorkerSettings
 
 AMOUNT = "UPDATE outbox SET amount = '7' WHERE request_id = ?"
 BODY = "UPDATE outbox SET body = x'7b7d' WHERE request_id = ?"
+PLANNED_AGAIN = "UPDATE outbox SET state = 'planned', attempt = 0 WHERE request_id = ?"
 
 
 def damage(path: Path, number: int, edit: str = AMOUNT) -> None:
@@ -28,7 +29,7 @@ def damage(path: Path, number: int, edit: str = AMOUNT) -> None:
 
 
 async def test_a_planned_order_that_is_damaged(tmp_path: Path) -> None:
-    """It is not sent, the others are, and a person is told; put again it is as it was, and is sent."""
+    """A person is told; put again it is as it was, and is sent. One that was sent is not sent again."""
     async with desk(tmp_path, outbox={"settles": False}) as here:
         await here.outbox.pause("Ann", "lunch")
         for number in range(3):
@@ -44,7 +45,12 @@ async def test_a_planned_order_that_is_damaged(tmp_path: Path) -> None:
             await outbox.put(payout(1))
             await here.comes_to({"accepted": 3})
             assert "what was put" in ((await outbox.pay(payout(1))).conflict or "")
-        await here.check(3)
+        damage(tmp_path / "journal.db", 2, PLANNED_AGAIN)
+        async with Outbox(here.payments, here.journal, worker=WorkerSettings(settles=False)) as outbox:
+            await outbox.pay(payout(3))
+            (shown,) = [entry async for entry in here.journal.conflicts() if entry.state is State.PLANNED]
+            assert "do not pay it again" in (shown.conflict or "")
+        assert 4 == len(here.sandbox.ledger)
 
 
 async def test_an_order_whose_id_the_session_has_used_for_another_one(tmp_path: Path) -> None:

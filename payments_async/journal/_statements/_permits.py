@@ -74,6 +74,8 @@ _OF_ACCEPTED, _OF_ENDED = (*_OF_PERMIT, "BYTEA"), (*_OF_PERMIT, "TEXT", "BYTEA",
 # The rules of a permit, and of the usual end of an attempt. They are written nowhere else.
 _MARK = re.compile(r"\?|given\.column(\d)")
 _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"  # only an open chunk has an owner
+_NOT_AS_PUT = "what the file holds of it is not what was put; it was not sent: put it again"
+_EDITED = "it is planned, though the service has named its transaction: the file was edited; do not pay it again"
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
     WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
     AND EXISTS (SELECT 1 FROM chunk WHERE {_HELD})"""  # noqa: S608 - no value in it
@@ -304,7 +306,7 @@ def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> in
 
 
 def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
-    """The planned orders of a chunk that can be sent as they are, each proved to be what was loaded.
+    """The planned orders of a chunk that can be sent as they are, each proved to be what was loaded and not sent yet.
 
     One of an outbox that is not is held back, and holds up no other. Of a batch that a person runs, none is sent then.
 
@@ -312,16 +314,21 @@ def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...
         JournalCorrupt: Of a batch.
     """
     found = commit.execute(
-        f"""SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority, traceparent
+        f"""SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority, traceparent,
+        CASE WHEN sent_before = 0 AND transaction_id <> {NO_TRANSACTION} THEN 1 ELSE 0 END
         FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE} ORDER BY id""",  # noqa: S608 - no value in it
         chunk_bounds(run, number),
     ).fetchall()
     claimed = []
-    for order_id, request_id, amount, body, digest, attempt, sent_before, not_before, priority, traceparent in found:
+    for order_id, request_id, amount, body, digest, attempt, again, not_before, priority, trace, is_sent in found:
+        why = _NOT_AS_PUT
         try:
             proved(request_id, amount, body, digest)
+            if is_sent:
+                why = _EDITED
+                raise JournalCorrupt(f"order {request_id}: {why}")
         except JournalCorrupt as error:
-            _hold_back_damaged(commit, run, order_id, error)
+            _hold_back_damaged(commit, run, order_id, error, why)
             continue
         claimed.append(
             ClaimedOrder(
@@ -330,22 +337,22 @@ def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...
                 amount=Decimal(amount),
                 body=body,
                 attempt=attempt,
-                sent_before=bool(sent_before),
+                sent_before=bool(again),
                 not_before=not_before,
                 priority=priority,
-                traceparent=traceparent,
+                traceparent=trace,
             )
         )
     return tuple(claimed)
 
 
-def _hold_back_damaged(commit: Commit, run: int, order_id: int, error: JournalCorrupt) -> None:
+def _hold_back_damaged(commit: Commit, run: int, order_id: int, error: JournalCorrupt, why: str) -> None:
     """Hold back an order of an outbox that is not what was put; raise the error where it is one of another batch."""
     (outbox,) = commit.execute("SELECT outbox FROM run WHERE id = ?", (run,)).fetchone()
     if outbox is None:
         raise error
-    _log.error("an order is held back until it is put again: %s", error.message, extra={"outbox": outbox})
-    hold_back(commit, order_id, "what the file holds of it is not what was put; it was not sent")
+    _log.error("an order is held back: %s", error.message, extra={"outbox": outbox})
+    hold_back(commit, order_id, why)
 
 
 def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
