@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
 
 from payments_async import (
     AirtimeLine,
@@ -21,8 +22,10 @@ from payments_async import (
 from payments_async._cli.exit_codes import BadInput, Declined, Exit
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.working import working
-from payments_async.bulk import BatchChanged, Plan
 from payments_async.journal import Entry, Journal, JournalRefused, Signature, State
+
+if TYPE_CHECKING:  # a help imports no more than it shows
+    from payments_async.bulk import Plan
 
 _LARGEST = 10  # payouts that are shown of many
 _CONCERNS = 5  # of many
@@ -34,7 +37,7 @@ _AT_ONCE = 500  # in a commit or two
 async def agree(
     screen: Screen,
     payments: PaymentsSession,
-    made: Plan,
+    made: "Plan",
     question: str,
     *,
     otherwise: str,
@@ -68,12 +71,14 @@ async def agree(
         raise Declined(f"that is not the sum; {otherwise}")
 
 
-async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
+async def show_orders(screen: Screen, payments: PaymentsSession, made: "Plan") -> None:
     """Write what would be paid to whom: all of it, or the largest.
 
     Raises:
         BadInput: The file was changed meanwhile.
     """
+    from payments_async.bulk import BatchChanged
+
     shows_all = screen.show_personal or made.count <= _LARGEST
     try:
         async with working(screen, "collecting what is to be sent"):

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -16,8 +16,10 @@ from payments_async import PaymentsSession
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.story import worker_of
 from payments_async._cli.working import beside, silence
-from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import FINAL, UNSETTLED, Journal, JournalError, Progress, State
+
+if TYPE_CHECKING:  # a help imports no more than it shows
+    from payments_async.bulk import FirstLook, RunProgress
 
 _WORD_STYLES = ("cyan", "red", "magenta", "bold", "dim", "dim")
 _WAIT_PIPED = 10  # seconds between two lines about a wait
@@ -93,7 +95,7 @@ class LiveView(Display):
         self._doing = ""
         super().__exit__(kind, error, traceback)
 
-    def __call__(self, progress: RunProgress) -> None:
+    def __call__(self, progress: "RunProgress") -> None:
         """Take news of the run."""
         self._run = self._progress = progress
         looked = progress.looked
@@ -225,7 +227,7 @@ def line_of(words: Iterable[tuple[str, str]]) -> Text:
     return line
 
 
-def looking(looked: FirstLook) -> str:
+def looking(looked: "FirstLook") -> str:
     """What was looked for before anything was sent, what it cost, and what it found."""
     cost = f"{counted(looked.requests, 'request')}, {looked.seconds:.1f} s"
     words = f"looked first: {counted(looked.rows, 'transaction')} of {counted(looked.days, 'day')}, {cost}"
@@ -241,7 +243,7 @@ def looking(looked: FirstLook) -> str:
     return words
 
 
-def _waiting(progress: RunProgress) -> str:
+def _waiting(progress: "RunProgress") -> str:
     """What a run waits for that has nothing else left to do."""
     return (
         f"waiting for the lease of {worker_of(progress.waits_for or '')}, {progress.lease_left:.0f} s left: "
@@ -250,7 +252,7 @@ def _waiting(progress: RunProgress) -> str:
     )
 
 
-def _remaining(progress: Progress, run: RunProgress) -> str:
+def _remaining(progress: Progress, run: "RunProgress") -> str:
     """How long the rest takes at this pace, in hours, minutes and seconds; empty when nothing is left."""
     left = progress.counts[State.PLANNED]
     if not left:

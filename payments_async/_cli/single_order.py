@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 import typer
@@ -34,8 +34,10 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words, worker_of
 from payments_async._cli.working import working
-from payments_async.bulk import RunProgress, RunSettings, read_money, reconcile, run_batch
 from payments_async.journal import FINAL, UNSETTLED, Entry, Journal, JournalUnavailable, RunIdentity, State
+
+if TYPE_CHECKING:  # a help imports no more than it shows
+    from payments_async.bulk import RunProgress
 
 Order = PayoutOrder | CollectionOrder
 
@@ -127,6 +129,8 @@ def own_id(request_id: str | None) -> str:
 
 def read_amount(amount: str, currency: str | None) -> tuple[Decimal, str | None]:
     """The amount, read as in a batch file, and its currency."""
+    from payments_async.bulk import read_money
+
     try:
         value, beside = read_money(amount.strip())
     except ValueError as error:
@@ -321,6 +325,8 @@ class _OrderRun:
 
     async def _sent(self, stop: Stop) -> tuple[str | None, Entry | None]:
         """Send what is planned, look up what may have left. Tells why it was not sent, and how it stands."""
+        from payments_async.bulk import RunSettings, run_batch
+
         async with working(self.asked.screen, "looking and sending", self.payments):
             progress = await run_batch(
                 self.payments,
@@ -340,7 +346,7 @@ class _OrderRun:
             self.asked.screen.note(looking(progress.looked))
         return progress.stopped, await self.journal.entry(self.asked.order.request_id)
 
-    def _tell_wait(self, progress: RunProgress) -> None:
+    def _tell_wait(self, progress: "RunProgress") -> None:
         """Say once for whom it is waited."""
         if progress.waits_for is not None and not self.waited_for:
             self.waited_for.add(progress.waits_for)
@@ -370,6 +376,8 @@ class _OrderRun:
 
     async def _look(self, entry: Entry) -> None:
         """Reconcile until the order has ended, or is given into the hands of a person."""
+        from payments_async.bulk import reconcile
+
         pause = _LOOK_FIRST
         while entry.state in _LOOKED_UP:
             await reconcile(self.payments, self.journal, request_id=entry.request_id)

@@ -4,13 +4,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from rich.live import Live
 from rich.spinner import Spinner
 
 from payments_async import PaymentsSession
 from payments_async._cli.screen import Screen, clean
-from payments_async.bulk import PlanProgress
+
+if TYPE_CHECKING:  # a help imports no more than it shows
+    from payments_async.bulk import PlanProgress
 
 _LONG = 2.0  # seconds after which a wait is worth a word on a terminal
 _PIPED = 10.0  # ... and in a pipe, again and again
@@ -119,7 +122,7 @@ class LatestWords:
 
         return take
 
-    def plan(self, progress: PlanProgress) -> None:
+    def plan(self, progress: "PlanProgress") -> None:
         """Take how far a plan is."""
         words = _WORDS[progress.step]
         if progress.done:

@@ -28,7 +28,6 @@ from payments_async._cli.single_order import (
     own_id,
     read_amount,
 )
-from payments_async.bulk import guess_item
 
 Destination = MobileMoneyWallet | AirtimeLine | InternetLine | BankAccount | UtilityAccount
 
@@ -101,6 +100,8 @@ def _guessed(screen: Screen, destination: Destination, *, yes: bool) -> str:
     Raises:
         BadInput: None follows from it, or nobody would look.
     """
+    from payments_async.bulk import guess_item
+
     if isinstance(destination, BankAccount | UtilityAccount):
         raise BadInput("--item: the item of the bank or provider; see `payments-async products`")
     operator, item = guess_item(destination.kind, destination.phone_number)
