@@ -180,8 +180,7 @@ class WorkerPool(ABC):
         """
         try:
             await self.survives(self._follow_pace(lease))  # before anything is sent
-            self.tasks.start("keeper of leases", self._keep(lease))
-            self.tasks.start("keeper of the pace", self._keep_pace(lease))
+            self.tasks.start("keeper of leases and of the pace", self._keep(lease))
             self.tasks.start("keeper of turns", self._keep_turns())
             claiming = self.tasks.start("claiming of chunks", self._claim())
             working = [self.tasks.start("worker", _Worker(self).work()) for _ in range(self.size)]
@@ -419,15 +418,25 @@ class WorkerPool(ABC):
             await self.executor.sleep(_TICK)
 
     async def _keep(self, lease: float) -> None:
-        """Renew leases every third of their time, tell how far it is, and wake who waits for a moment."""
-        clock = self.executor.clock
-        renewed = told = clock()
+        """Renew leases and our say in the pace every third of their time, tell how far it is, wake who waits.
+
+        Hear of the pace of all, and have all hear of a pause that the service asks us for.
+        """
+        clock, seen = self.executor.clock, -1
+        renewed = told = heard = clock()
         while True:
-            await self._tick(min(_REFRESH, lease / 3))
+            await self._tick(min(_REFRESH if self.written == seen else _HEAR, lease / 3))
             now = clock()
             if now - renewed >= lease / 3:
                 renewed = now
                 await self.survives(self.leases.renew())
+                if self.rate is not None:
+                    heard = now
+                    await self.survives(self._follow_pace(lease))
+            await self._tell_of_pause(now)
+            if now - heard >= _HEAR and not (self.is_told and seen == self.written):
+                heard, seen = now, self.written
+                await self.survives(self._follow_pace(lease, names=False))
             if now - told >= _REFRESH:
                 told = now
                 await self.survives(self.look_after())
@@ -438,24 +447,14 @@ class WorkerPool(ABC):
             if not self._is_idle:
                 self.wake()
 
-    async def _keep_pace(self, lease: float) -> None:
-        """Hear of the pace of all, and have all hear of a pause that the service asks us for."""
-        clock, seen = self.executor.clock, -1
-        heard = named = clock()
-        while True:
-            await self._tick(_HEAR if self.written != seen else lease / 3)
-            now, asked = clock(), self.pace.asked
-            if asked is not None:
-                self.pace.asked, (until, words) = None, asked
-                if until > max(self._told_until + _TICK, now):
-                    self._told_until = until
-                    await self.survives(self.journal.cool_down(until - now, why=words[:_LONGEST]))
-            if self.rate is not None and now - named >= lease / 3:
-                heard = named = now
-                await self.survives(self._follow_pace(lease))
-            elif now - heard >= _HEAR and not (self.is_told and seen == self.written):
-                heard, seen = now, self.written
-                await self.survives(self._follow_pace(lease, names=False))
+    async def _tell_of_pause(self, now: float) -> None:
+        """Have all hear of a pause that the service asks us for."""
+        asked = self.pace.asked
+        if asked is not None:
+            self.pace.asked, (until, words) = None, asked
+            if until > max(self._told_until + _TICK, now):
+                self._told_until = until
+                await self.survives(self.journal.cool_down(until - now, why=words[:_LONGEST]))
 
     async def _follow_pace(self, lease: float, *, names: bool = True) -> None:
         """Keep to the pace of all, after saying at which rate all may send, where that was asked for."""

@@ -21,7 +21,7 @@ from payments_async.sandbox import Sandbox
 
 Task = asyncio.Task[Any]
 STANDING = {
-    "listener", "sender", "settler", "looking up", "look at what is due", "keeper of leases", "keeper of the pace",
+    "listener", "sender", "settler", "looking up", "look at what is due", "keeper of leases and of the pace",
     "keeper of turns", "claiming of chunks", "worker",
 }  # fmt: skip
 
