@@ -291,7 +291,7 @@ def desks() -> tuple[Callable[[], Desk], ...]:
         partial(Puts, "heard of before", may=HEARD),
         partial(Puts, "the same, and others", may=("another amount", "other letters", "31 seconds pass"), puts=3),
         partial(
-            Puts, "archived", may=(HEARD[0], HEARD[2], "order 1 leaves for an archive", "another amount"), puts=3,
+            Puts, "archived", may=(HEARD[0], HEARD[2], "order 1 leaves for an archive", "two"), puts=3,
         ),
         partial(
             Puts, "held by another journal", ways=("planned", "permitted", "adopted"),
