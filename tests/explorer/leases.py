@@ -63,6 +63,7 @@ class Leased:
         acted: What happened, each once.
         words: A person said that the order never arrived.
         told: Somebody else has sent order 1 under our id, and the journal was told so.
+        held_back: The order cannot be sent as it is, and was not put again.
         state: How order 1 stands.
     """
 
@@ -75,6 +76,7 @@ class Leased:
     words: int = 0
     told: bool = False
     archived: bool = False
+    held_back: bool = False
     state: str = ""
 
 
@@ -134,6 +136,8 @@ class Leases(Desk):
                 yield f"{who}, died, and nothing had left", partial(self._die, place)
         for place, given in enumerate(facts.given):
             yield from self._of_permit(facts, place, given)
+        if facts.held_back:
+            yield "the order is put again", self._put_again
         if facts.passed < self._passes * (LEASE + 1):
             yield "31 seconds pass", partial(self._pass, LEASE + 1)
         if "expire" in may:
@@ -164,6 +168,8 @@ class Leases(Desk):
             if "cancel" in self._may:
                 yield f"{who} never reached its caller", partial(self._withdraw, place)
             return
+        if "hold back" in self._may and given.fate == UNSENT and not given.said:
+            yield f"{who} cannot be used for the order as it is", partial(self._hold_back, place)
         for signal in SAID[given.fate]:
             # who has said that a request may have left says so only once, unless it proves the contrary
             if len(given.said) < self._says and (signal not in given.said or given.fate == UNSENT):
@@ -259,6 +265,19 @@ class Leases(Desk):
         self.told = at_once(self.journal.record(outcome))
         return self._mend(facts, place, said=(*given.said, signal))
 
+    def _hold_back(self, place: int, facts: Leased) -> Leased | None:
+        permit = facts.given[place].permit
+        at_once(
+            self.journal.record(Outcome(permit=permit, signal=Signal.NOT_SENT, message="too long", holds_back=True))
+        )
+        if self.states()[order(1).request_id] != State.PLANNED:
+            return None
+        return self._mend(attrs.evolve(facts, held_back=True), place, said=(Signal.NOT_SENT,))
+
+    def _put_again(self, facts: Leased) -> Leased:
+        at_once(self.journal.put(BATCH, order(1)))
+        return attrs.evolve(facts, held_back=False)
+
     # time, files and what others say
 
     def _pass(self, seconds: float, facts: Leased) -> Leased:
@@ -347,10 +366,13 @@ class Leases(Desk):
         if was == State.SENDING and state == State.UNKNOWN and not self._is_due(before, after):
             yield "the order is unknown, and nothing was said of its permit, whose lease is good"
         are_over = all(one.until <= after.passed or not one.stands for one in after.leases)
-        if self.refused and are_over and state == State.PLANNED and not after.acted & {"put back", *_EDITS}:
+        is_free = are_over and state == State.PLANNED and not after.held_back
+        if self.refused and is_free and not after.acted & {"put back", *_EDITS}:
             yield "the order is planned, and cannot be claimed though each lease is over"
         for one in (one for lease in after.leases[len(before.leases) :] for one in lease.chunk.orders):
             as_put = self._put[one.request_id]
+            if before.held_back:
+                yield "an order is given out that cannot be sent as it is"
             if (one.amount, one.body) != (as_put.amount, write_order(as_put)):
                 yield "an order is given out that is not as it was put"
         if is_shown and self.told is not None and self.told.ended_at is not None:
@@ -400,6 +422,10 @@ def desks() -> tuple[Callable[[], Desk], ...]:
         partial(
             Leases, "put back, and held by another", may=("copy", "put back", "lift", "die"), claims=3, permits=1,
             says=0, fates=(PAID,),
+        ),
+        partial(
+            Leases, "held back", may=("release", "hold back"), permits=1, passes=0, owners=("a",), says=1,
+            fates=(UNSENT,),
         ),
         partial(
             Leases, "put back, and answered", may=("copy", "put back", "lift"), claims=2, permits=2, says=1, passes=0,
