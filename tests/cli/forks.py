@@ -78,6 +78,7 @@ class Started:
     def __init__(self) -> None:
         self.returncode: int | None = None
         self._ended = asyncio.Lock()
+        self._pipes: list[asyncio.ReadTransport] = []
 
     @classmethod
     async def by(cls, arguments: Sequence[str], environment: Mapping[str, str], *, both: bool = False) -> Self:
@@ -86,7 +87,7 @@ class Started:
         told = forks().begin(arguments, environment, nothing, says, says if both else errs)
         for file in (nothing, says, errs):
             os.close(file)
-        self._told, self.stdout, self.stderr = [await _reader(file) for file in (told, out, err)]
+        self._told, self.stdout, self.stderr = [await self._reader(file) for file in (told, out, err)]
         self.pid = int(await self._told.readline())
         return self
 
@@ -110,14 +111,17 @@ class Started:
         """Wait for its end; all that it said."""
         said = await asyncio.gather(self.stdout.read(), self.stderr.read())
         await self.wait()
+        for pipe in self._pipes:
+            pipe.close()
+        await asyncio.sleep(0)  # in which they are closed
         return said[0], said[1]
 
-
-async def _reader(file: int) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(file, "rb", buffering=0))
-    return reader
+    async def _reader(self, file: int) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader()
+        protocol, pipe = asyncio.StreamReaderProtocol(reader), os.fdopen(file, "rb", buffering=0)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+        self._pipes.append(transport)
+        return reader
 
 
 def _requested(requests: socket.socket) -> tuple[str, list[str], dict[str, str]]:
