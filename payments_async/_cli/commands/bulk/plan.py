@@ -107,13 +107,13 @@ async def bulk_plan(
             )
         screen.say(f"\nwrote {quoted(str(approval_sheet))}")
     status = Exit.FINE if made.is_clean else Exit.BAD_INPUT
-    is_proposed = False
+    needed: int | None = None
     if maker is not None and journal is not None:
         options = kept_options(read.how, rows, checks, made)
         kept = proposal_of(made, batch_id, file, read.batch.digest, options, signature(maker))
-        is_proposed = await _proposed(screen, made, journal, kept, request, is_wanted=new_journal)
-    if is_proposed and journal is not None:
-        await _waits(screen, made, batch_id, journal, notify)
+        needed = await _proposed(screen, made, journal, kept, request, is_wanted=new_journal)
+    if needed is not None and journal is not None:
+        await _waits(screen, made, batch_id, journal, needed, notify)
     elif made.is_clean:
         screen.say("\nTo send exactly this:")
         again = command_line(
@@ -130,7 +130,12 @@ async def bulk_plan(
         screen.command(again)
     return screen.ended(
         status,
-        {"batch_id": batch_id, "knows_earlier": held is not None, **plan_document(made), "proposed": is_proposed},
+        {
+            "batch_id": batch_id,
+            "knows_earlier": held is not None,
+            **plan_document(made),
+            "proposed": needed is not None,
+        },
     )
 
 
@@ -142,14 +147,17 @@ def _check_notify(target: str | None, maker: str | None) -> None:
         raise BadInput("--notify: only what is proposed waits for an approval; add --maker NAME")
 
 
-async def _waits(screen: Screen, made: Plan, batch_id: str, journal: JournalPlace, notify: str | None) -> None:
+async def _waits(
+    screen: Screen, made: Plan, batch_id: str, journal: JournalPlace, needed: int, notify: str | None
+) -> None:
     """Say how what is proposed is approved and sent, and tell the approver."""
     screen.say("Proposed. For another person to approve it:")
     digest = made.digest[:FEWEST]
     screen.command(f"{command_line('bulk approve', digest, journal=journal)} --who NAME")
     if journal.reach:
         screen.say(journal.reach)
-    screen.say("To send exactly this, once it is approved:")
+    none = "; its journal asks for no approval (bulk approvals --needed)"
+    screen.say(f"To send exactly this{', once it is approved' if needed else none}:")
     screen.command(command_line("bulk run", journal=journal, batch_id=batch_id))
     if notify is not None:
         facts = {"orders": made.open_count, "sum": made.open_total, "currency": made.currency, "digest": digest}
@@ -174,18 +182,19 @@ async def _proposed(
     request: Path | None,
     *,
     is_wanted: bool,
-) -> bool:
-    """Write down whose plan it is; tells whether it could be."""
+) -> int | None:
+    """Write down whose plan it is; tells how many approvals it needs, or ``None`` if it was not proposed."""
     if not made.is_clean:
         screen.trouble("it was not proposed, so it cannot be approved as it is")
-        return False
+        return None
     if not await may_be_made(screen, place, is_wanted=is_wanted):
         screen.trouble("it was not proposed")
-        return False
+        return None
     async with opened(place, new=True) as held:
         introduce(screen, place, held)
         await held.propose(kept)
         own = [one for one in await held.proposals(kept.digest) if one.withdrawn is None and one.by.who == kept.by.who]
+        needed = (await held.approval_rule()).needed
     if request is not None:
         await write_request(screen, own[-1], request)
-    return True
+    return needed
