@@ -57,11 +57,11 @@ async def test_a_batch_goes_from_its_maker_by_its_checker_to_the_service(run: Ru
 
 
 async def test_a_plan_tells_whether_its_journal_asks_for_an_approval(run: Run) -> None:
-    """Where it asks for none, a run sends the batch at once; that is said, with the command that changes it."""
+    """Where it asks for none, a run sends the batch at once; that is said, with the command that tells the rule."""
     told = []
     for _ in range(2):
         shown = await run(*PLAN, "--maker", "A. Clerk", "--new-journal")
-        told.append(("asks for no approval" in shown.said, "once it is approved" in shown.said))
+        told.append(("no approval is needed" in shown.said, "once it is approved" in shown.said))
         assert 0 == (await run("bulk", "approvals", *IN, "--needed", "1", *RULE)).status
     assert [(True, False), (False, True)] == told
 

@@ -156,8 +156,8 @@ async def _waits(
     screen.command(f"{command_line('bulk approve', digest, journal=journal)} --who NAME")
     if journal.reach:
         screen.say(journal.reach)
-    none = "; its journal asks for no approval (bulk approvals --needed)"
-    screen.say(f"To send exactly this{', once it is approved' if needed else none}:")
+    waits = ", once it is approved" if needed else "; no approval is needed (bulk approvals)"
+    screen.say(f"To send exactly this{waits}:")
     screen.command(command_line("bulk run", journal=journal, batch_id=batch_id))
     if notify is not None:
         facts = {"orders": made.open_count, "sum": made.open_total, "currency": made.currency, "digest": digest}
