@@ -31,7 +31,7 @@ _log = logging.getLogger("payments_async.journal")
 
 _FAR = (
     *("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "davfs"),
-    *("fuse.sshfs", "fuse.gluster", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "fuse.davfs"),
+    *("fuse.bindfs", "fuse.sshfs", "fuse.gluster", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "fuse.davfs"),
 )
 _LITTLE = 1 << 28  # bytes free, below which the next batch may not fit
 _LONG = 1 << 28  # bytes of a log that nobody has brought into the file
