@@ -658,10 +658,8 @@ class _Worker:
                 note(permit)
 
             def may_leave() -> bool:
-                if clock() >= lease.good_until:  # it has run out while a connection was made
-                    return False
                 note(permit)
-                return True
+                return clock() < lease.good_until  # else it has run out while a connection was made; asked last
 
             pool.under_way.add(claimed.request_id)
             acceptance = await pool.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)

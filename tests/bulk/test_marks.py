@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,24 @@ async def test_the_mark_is_there_before_the_first_byte(
     ):
         await run_batch(payments, journal, BATCH, payouts(3), settings=RunSettings(concurrency=1))
     assert [1, 2, 3] == seen
+
+
+async def test_a_process_that_stands_still_once_it_has_marked_an_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: Sandbox
+) -> None:
+    """The clock is asked last: the lease has run out meanwhile, so the order does not leave under that permit."""
+    monkeypatch.setattr(_departures, "mount_of", lambda _: (Path("/"), "ext4"))
+    state = tmp_path / "state"
+
+    def clock() -> float:
+        stood_still = (state / "departures").is_dir() and marks(state) > 0
+        return time.monotonic() + (3600.0 if stood_still else 0.0)
+
+    async with (
+        SqliteJournal(tmp_path / "journal.db", state_folder=state) as journal,
+        session(service, clock=clock) as payments,
+    ):
+        await run_batch(payments, journal, BATCH, payouts(1), settings=RunSettings(concurrency=1))
+        history = await journal.history(payouts(1)[0].request_id)
+    permits = [step for step in history if step.what == "permit"]
+    assert (2, 1) == (len(permits), len(service.ledger))

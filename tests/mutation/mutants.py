@@ -1736,8 +1736,8 @@ MUTANTS = (
         "departure-not-noted",
         CREW,
         "a worker marks an order before its first byte leaves",
-        "                    return False\n                note(permit)\n                return True",
-        "                    return False\n                return True",
+        "                note(permit)\n                return clock()",
+        "                return clock()",
     ),
     Mutant(
         "departure-of-the-session",
@@ -1759,8 +1759,8 @@ MUTANTS = (
         "stalled-connection-goes",
         CREW,
         "an order does not leave once the lease has run out while a connection was made",
-        "                if clock() >= lease.good_until:",
-        "                if False:",
+        "return clock() < lease.good_until",
+        "return True",
     ),
     Mutant(
         "permit-tried-twice",
