@@ -26,7 +26,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import INBOX
 from payments_async.journal._statements._entries import Commit, Question, by_request, change, marks_for, row_by_request
 from payments_async.journal._statements._evidence import apply, find
-from payments_async.journal._states import State
+from payments_async.journal._states import CONFIRMED, State
 from payments_async.journal._weighing import evidence_of
 
 _log = logging.getLogger("payments_async.journal")
@@ -52,6 +52,7 @@ _EVENTS = [
 ]
 _BELIEVED = "state <> 'disputed' AND doubt IS NULL AND conflict IS NULL"
 _IS_FINAL = f"status_code IN ({', '.join(map(str, FINAL_CODES))})"
+_CONFIRMED = ", ".join(f"'{state}'" for state in sorted(CONFIRMED))
 _FINALS = f"SELECT id, transaction_id, status_code, event, body, query FROM ipn_event WHERE {_IS_FINAL} AND"  # noqa: S608
 # How far it is, and a page of what came after: new events, or those believed later than they came.
 _NEWEST = "SELECT (SELECT coalesce(max(id), 0) FROM ipn_event), (SELECT coalesce(max(id), 0) FROM ipn_believed)"
@@ -62,6 +63,12 @@ _NEWLY_BELIEVED = f"""SELECT b.id, e.id, e.request_key, e.transaction_id FROM ip
 # The newest event, and whether there are orders at all; and which of these transactions were told of before.
 _STANDING = "SELECT (SELECT coalesce(max(id), 0) FROM ipn_event), EXISTS (SELECT 1 FROM outbox)"
 _TOLD_OF = "SELECT DISTINCT transaction_id FROM ipn_event WHERE transaction_id IN ({marks})"
+# Among the events stored last, the newest of an order that the service's own answer had accepted before it came.
+_NEWEST_CONFIRMED = f"""SELECT e.transaction_id, e.status_code, e.event, e.body, e.query FROM ipn_event e
+    WHERE e.id > (SELECT max(id) - {_PAGE} FROM ipn_event) AND e.order_id > 0 AND {_BELIEVED} AND EXISTS (
+    SELECT 1 FROM evidence v WHERE v.order_id = e.order_id AND v.event_id = e.id) AND NOT EXISTS (
+    SELECT 1 FROM evidence v WHERE v.order_id = e.order_id AND v.before NOT IN ({_CONFIRMED}))
+    ORDER BY e.id DESC LIMIT 1"""  # noqa: S608 - no value in it
 _AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (event_id, digest) DO UPDATE SET times = ipn_delivery.times + 1, last_at = excluded.received_at"""
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
@@ -509,10 +516,29 @@ def _apply_event(
     against: str | None = None,
 ) -> TransitionResult:
     """A notification as evidence; ties the event to its order, unless something speaks against that."""
+    against = against or _of_another_account(commit, row, event)
     if against is None:
         commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
     evidence = evidence_of(event, peer=peer, at=at)
     return apply(commit, row, evidence, event_id=event_id, against=against)
+
+
+def _of_another_account(commit: Commit, row: Row, event: TransactionEvent) -> str | None:
+    """Why an event that nothing else confirms is about another account: the newest confirmed one names another.
+
+    Another account or environment that notifies the same address may use the same request ids.
+    """
+    if event.account_id is None or row.state in CONFIRMED:
+        return None
+    for stored in commit.execute(_NEWEST_CONFIRMED).fetchall():
+        try:
+            ours = read_event(*stored).account_id
+        except JournalCorrupt:  # it is made a dead letter where it is handled
+            continue
+        if ours not in (None, event.account_id):
+            return f"it is about account {event.account_id}, and orders of this journal are notified for account {ours}"
+        return None
+    return None
 
 
 def apply_unmatched_events(commit: Commit, row: Row) -> None:
