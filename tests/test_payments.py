@@ -114,12 +114,11 @@ async def test_an_order_that_was_not_sent_can_be_cancelled(service: Sandbox, pla
 
 async def test_a_second_run_goes_on_with_the_journal(service: Sandbox, place: Path) -> None:
     """The same order in the next run is the same payment, and its outcome is known."""
-    for is_known in (False, True):
+    for possible in ((State.ACCEPTED, State.SUCCESSFUL), (State.SUCCESSFUL,)):
         payments = local(service, place)
         async with payments, serving(payments.receiver, port=0) as (host, port):
             service.ipn_url = f"http://{host}:{port}/ipn"
-            found = await payments.pay(payout())
-            assert found.state is State.SUCCESSFUL or not is_known
+            assert (await payments.pay(payout())).state in possible
             assert State.SUCCESSFUL is (await payments.settled("withdrawal-1", timeout=60)).state
     assert 1 == service.executions("withdrawal-1")
 
