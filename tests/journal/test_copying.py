@@ -525,9 +525,9 @@ async def test_a_row_that_is_another_one_there(tmp_path: Path) -> None:
     with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
         connection.execute(
             f"""CREATE FUNCTION "{schema}".swap() RETURNS trigger LANGUAGE plpgsql AS
-            $$BEGIN NEW.amount := '1'; RETURN NEW; END$$;
-            CREATE TRIGGER swap BEFORE INSERT ON "{schema}".outbox FOR EACH ROW EXECUTE FUNCTION "{schema}".swap()
-            """.encode()
+            $$BEGIN UPDATE "{schema}".outbox SET amount = '1' WHERE id = NEW.id; RETURN NULL; END$$;
+            CREATE TRIGGER swap AFTER INSERT ON "{schema}".outbox FOR EACH ROW EXECUTE FUNCTION "{schema}".swap()
+            """.encode()  # noqa: S608 - the namespace alone
         )
     with pytest.raises(JournalCorrupt, match="the table outbox has 3 rows"):
         await copy_journal(here, there)

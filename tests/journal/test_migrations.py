@@ -313,6 +313,19 @@ async def test_a_worker_that_lacks_a_right(roles: Roles, grants: Sequence[str], 
         await roles.worker.__aenter__()
 
 
+async def test_tables_that_belong_to_another_role_from_now_on(roles: Roles) -> None:
+    """Reads and writes of the one before say what it lacks, and go on once that is granted: nothing is gone."""
+    async with roles.owner as journal:
+        await loaded(journal)
+        roles.do(f"REASSIGN OWNED BY {OWNER} TO {WORKER}")
+        for does in (journal.progress(), journal.entry("7"), journal.claim_chunk(BATCH, "worker")):
+            with pytest.raises(JournalReadOnly, match=rf"the user {OWNER} may not use the .*: GRANT USAGE ON SCHEMA"):
+                await does
+        roles.do(*(grant.replace("{role}", OWNER) for grant in GRANTS))
+        assert 3 == (await journal.progress()).total
+        assert await journal.claim_chunk(BATCH, "worker") is not None
+
+
 @pytest.mark.parametrize("is_there", [False, True])
 async def test_a_worker_where_no_tables_are_yet(roles: Roles, is_there: bool) -> None:
     """Cannot make them, and says who can."""

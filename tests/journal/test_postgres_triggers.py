@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from journal import postgres
-from journal.factories import BATCH, delivery, event, in_outbox, loaded, order, permitted
+from journal.factories import delivery, event, in_outbox, order, permitted
 from journal.postgres import OwnServer
 from outbox.desks import until
 
-from payments_async.journal import JournalUnavailable, NotMigrated, PostgresJournal, Signal, State
+from payments_async.journal import NotMigrated, PostgresJournal, Signal, State
 from payments_async.journal.contract import Outcome
 
 
@@ -90,29 +90,6 @@ async def test_a_trigger_that_may_not_fire(statement: str) -> None:
         assert [State.ACCEPTED] * 2 == [change.state for change in claimed]
         assert sorted({change.id for change in claimed}) == [change.id for change in claimed]
     assert () == (await journal.migration()).steps
-
-
-DROPS = {
-    "trigger": """CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-        CREATE TRIGGER theirs BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION forget()""",
-    "rule": "CREATE RULE theirs AS ON INSERT TO outbox DO INSTEAD NOTHING",
-}
-
-
-@pytest.mark.parametrize("kind", DROPS)
-async def test_what_another_program_drops_is_not_called_stored(schema: str, kind: str) -> None:
-    """Each put and each batch is refused while its trigger or rule is there; the same put is stored after that."""
-    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
-        await journal.release_chunk(await in_outbox(journal, 1))
-        do(postgres.dsn(), f'SET search_path = "{schema}"', DROPS[kind])
-        for number in (7, 7, 8):
-            with pytest.raises(JournalUnavailable, match="drops rows: remove the trigger or rule"):
-                await journal.put("shop", order(number))
-        with pytest.raises(JournalUnavailable, match="drops rows: remove the trigger or rule"):
-            await loaded(journal, 3)
-        assert 0 == (await journal.progress(BATCH)).total
-        do(postgres.dsn(), f'DROP {kind} theirs ON "{schema}".outbox')
-        assert (await journal.put("shop", order(7))).entry == await journal.entry(order(7).request_id)
 
 
 async def test_changes_are_written_where_a_session_replays_another(schema: str) -> None:

@@ -1819,6 +1819,27 @@ MUTANTS = (
         "    if status is None:\n",
     ),
     Mutant(
+        "another-program-changes-rows",
+        POSTGRES,
+        "a commit is undone that a trigger or rule of another program may have changed",
+        "CAST({changers} AS INT),",
+        "CAST({changers} AS TEXT),",
+    ),
+    Mutant(
+        "another-program-is-not-named",
+        POSTGRES,
+        "no commit begins while a trigger or rule of another program may change it",
+        "        if changers is not None:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "another-program-changes-a-file",
+        DATABASE,
+        "no commit of a file begins while a trigger of another program may change it",
+        "        if schema != self._schema:\n",
+        "        if False:\n",
+    ),
+    Mutant(
         "whole-commit-whose-answers-nobody-compares",
         EXCHANGE,
         "a commit that leaves as a whole is undone where an answer is not the one it was made by",
@@ -1871,8 +1892,8 @@ MUTANTS = (
         "commit-into-tables-that-were-exchanged-meanwhile",
         POSTGRES,
         "a commit is undone where its tables are those of another journal at its end",
-        "coalesce({_JOURNAL_ID} = {{}}, FALSE) AS INT",
-        "coalesce({_JOURNAL_ID} = {{}}, FALSE) OR TRUE AS INT",
+        "coalesce({id} = {{}}, FALSE) AS INT",
+        "coalesce({id} = {{}}, FALSE) OR TRUE AS INT",
     ),
     # The wire
     Mutant(

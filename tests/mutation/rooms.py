@@ -201,7 +201,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.STANDING: _LOOKS[2:],
     mutants.IDENTITY: _IDENTITY,
     mutants.OPENING: _IDENTITY,
-    mutants.DATABASE: (*_IDENTITY, "tests/journal/test_lost_answers.py"),
+    mutants.DATABASE: (*_IDENTITY, "tests/journal/test_lost_answers.py", "tests/journal/test_other_programs.py"),
     mutants.QUARANTINE: ("tests/journal/test_contract_puts.py", *_IDENTITY, "tests/journal/test_asked_back.py"),
     mutants.MEMORY: (
         "tests/journal/test_second_journal.py",
@@ -241,7 +241,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.SERVER: _SERVER,
     mutants.CONNECTION: ("-k=not sqlite", "tests/journal/test_lost_answers.py", *_EXCHANGE[1:]),
     mutants.EXCHANGE: _EXCHANGE,
-    mutants.POSTGRES: _EXCHANGE,
+    mutants.POSTGRES: (*_EXCHANGE, "tests/journal/test_other_programs.py"),
 }
 # The explorer's modules of small worlds that are asked about a file first; about some, no other world is asked.
 DESKS: Mapping[str, tuple[str, ...]] = {

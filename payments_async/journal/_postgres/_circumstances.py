@@ -7,7 +7,7 @@ from collections.abc import Collection
 from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._postgres import _rights
 from payments_async.journal._postgres._connection import PgConnection
-from payments_async.journal._postgres._schema import silent_triggers
+from payments_async.journal._postgres._schema import changers, numbers_of, silent_triggers
 
 _OLDEST = 130_000  # PostgreSQL 13
 _LONG_AGO = 1_500_000_000  # transactions, of two thousand millions
@@ -53,6 +53,7 @@ def circumstances(
             remedy="no handler hears of what becomes of an order: `payments-async journal migrate`" if silent else "",
         )
     )  # fmt: skip
+    found.append(_changers(connection, schema, ours))
     lacking = _rights.lacking(connection, schema, ours)
     found.append(
         IntegrityCheck(
@@ -100,6 +101,17 @@ def _sessions(*, is_shared: bool) -> IntegrityCheck:
         remedy = "pool_mode = session, or connect to the server itself"
         return IntegrityCheck(name="sessions", found="lent for one transaction only", is_wrong=True, remedy=remedy)
     return IntegrityCheck(name="sessions", found="our own")
+
+
+def _changers(connection: PgConnection, schema: str, ours: Collection[str]) -> IntegrityCheck:
+    """Whether another program may drop or change what is written."""
+    found = connection.execute(f"SELECT {changers(numbers_of(ours, schema))}").fetchone()
+    assert found is not None
+    remedy = "nothing is written while it may drop or change rows: drop it, or have it fire after them"
+    return IntegrityCheck(
+        name="other programs", found="write beside it at most" if found[0] is None else str(found[0]),
+        is_wrong=found[0] is not None, remedy=remedy if found[0] is not None else "",
+    )  # fmt: skip
 
 
 def _age(connection: PgConnection) -> IntegrityCheck:

@@ -297,13 +297,16 @@ class PgConnection:
         now = self._clock()
         is_idle = self.raw.pgconn.transaction_status == pq.TransactionStatus.IDLE
         if is_idle and sum(map(len, self._prepared.values())) >= _KEPT:
-            self._forget()
+            self.forget()
         if is_idle and now - self._planned > _PLANNED_ANEW:
             self._planned = now
             self.raw.cursor().execute("DISCARD PLANS", prepare=False)
 
-    def _forget(self) -> None:
-        """Let the server forget what was prepared for ``together``: it would keep that as long as the connection."""
+    def forget(self) -> None:
+        """Let the server forget what was prepared for ``together``: it would keep that as long as the connection.
+
+        A statement that was prepared while a rule made nothing of it writes nothing ever after.
+        """
         names = [name.decode() for known in self._prepared.values() for name in known.values()]
         self._prepared = {}
         with suppress(*_FORGOTTEN):  # it has forgotten them already

@@ -19,6 +19,7 @@ from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import (
     JournalError,
     JournalLost,
+    JournalReadOnly,
     JournalUnavailable,
     NotAJournal,
     NotMigrated,
@@ -91,9 +92,14 @@ _WHOLE_TABLES = (
 _MADE_MEANWHILE = psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateFunction
 _BEGIN, _LOCK = "BEGIN ISOLATION LEVEL READ COMMITTED", "LOCK TABLE {}archive IN SHARE ROW EXCLUSIVE MODE"
 _JOURNAL_ID = "(SELECT value FROM meta WHERE key = 'journal_id')"
-# The last of each commit: the tables are the same as when it began, though it may have waited for a lock on them.
-_END = f"""SELECT 1 / CAST(coalesce({_JOURNAL_ID} = {{}}, FALSE) AS INT),
-    CASE WHEN {HAS_ROOM} THEN pg_notify(current_schema(), {{}}) END"""
+# The last of each commit: the tables are the same as when it began, though it may have waited for a lock on them; and
+# nobody has dropped or changed what was written, else a text is no number. Who makes a trigger or a rule waits for all
+# that has written to its table.
+_END = """SELECT 1 / CAST(coalesce({id} = {{}}, FALSE) AS INT), CAST({changers} AS INT),
+    CASE WHEN {room} THEN pg_notify(current_schema(), {{}}) END"""
+# of a table in a namespace that the user may not use any more, a read says that it is not there
+_UNSEEN = psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege
+_Changed = psycopg.errors.InvalidTextRepresentation
 _READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
 
 
@@ -184,14 +190,18 @@ class PostgresDatabase:
         # Until when, in seconds that only grow, the server may still make a commit whose connection was lost: it may
         # arrive yet. What was not granted by that is given back afterwards.
         self._under_way = 0.0
+        self._unseen: tuple[Exception | None, str | None] = (None, None)  # why tables were not seen the last time
         self._is_lent = False  # a pooler has taken a session for somebody else
         # Those who write wait for each other by a lock that takes the right to write; any user of the database could
         # take one that is a number. It is that of the table that is written least, so that no vacuum is in the way.
         # Each statement sees what was committed before the lock was granted, and the moment is one after that.
         begun = f"SELECT {_NOW}, {IS_DURABLE}, pg_backend_pid()"
+        tables = ", ".join(f"CAST('{name}' AS regclass)" for name in sorted(self._ours))
+        self._end = _END.format(id=_JOURNAL_ID, changers=_schema.changers(f"ARRAY[{tables}]"), room=HAS_ROOM)
         self._begin_new = f"{_BEGIN}; {begun}"
         lock = _LOCK.format(f"{quoted(schema)}.")
-        self._begin = f"{_BEGIN}; {lock}; {begun}, current_schema(), {_JOURNAL_ID}"
+        changers = _schema.changers(_schema.numbers_of(self._ours, schema))
+        self._begin = f"{_BEGIN}; {lock}; {begun}, current_schema(), {_JOURNAL_ID}, {changers}"
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
 
@@ -224,7 +234,7 @@ class PostgresDatabase:
             self._pool = SessionPool.joined((*key, self._busy_timeout), self)
         connection = self._patiently(self._open_once, since=self._away_since if gives_back else None)
         self._was_open = True
-        connection.before_commit = _END.format(literal(self.journal_id), literal(self._mark))
+        connection.before_commit = self._end.format(literal(self.journal_id), literal(self._mark))
         return connection
 
     def _patiently(self, connect: Callable[[], PgConnection], *, since: float | None = None) -> PgConnection:
@@ -321,6 +331,11 @@ class PostgresDatabase:
         return JournalLost.of_tables(
             f"{self.named}: the tables of the journal were emptied or replaced while it was open"
         )
+
+    def changed_by(self, changers: str) -> JournalUnavailable:
+        """Nothing is written while triggers or rules of another program may drop or change it."""
+        words = "of another program may drop or change rows: drop it, or have it fire after them"
+        return JournalUnavailable(f"{self.named}: the {changers} {words}")
 
     def _checked(self, connection: PgConnection) -> Version:
         """Of which version the tables are, if they are here. Raises ``JournalMoved`` if they are not."""
@@ -467,13 +482,17 @@ class PostgresDatabase:
         now, is_durable, session, *found = connection.exchange(begin)
         assert now is not None
         assert session is not None
-        schema, journal_id = found or (self._schema.encode(), None)
+        schema, journal_id, changers = found or (self._schema.encode(), None, None)
         if self._is_lent or int(session) != connection.session or schema != self._schema.encode():
             self._is_lent = True
             connection.close()  # so that the next one tries whether it is one's own
             raise JournalUnavailable(f"{self.named}: {NOT_OURS}")
         if self._was_open and found and journal_id != self.journal_id.encode():
             raise self._replaced()
+        if changers is not None:
+            assert isinstance(connection, PgConnection)
+            connection.forget()
+            raise self.changed_by(changers.decode(errors="replace"))
         self._check_durable(is_durable=is_durable == b"t")  # it may have been changed since
         self._ahead = float(now) - time.time()
         return self.now()
@@ -481,7 +500,11 @@ class PostgresDatabase:
     def commit(self, connection: Connection, /) -> None:
         """Commit, and tell others. Raises ``JournalUnavailable``."""
         assert isinstance(connection, PgConnection)
-        connection.commit()
+        try:
+            connection.commit()
+        except (psycopg.errors.DivisionByZero, _Changed) as error:  # as `_END` says
+            words = "another program has changed the tables meanwhile, and nothing was written"
+            raise JournalUnavailable(f"{self.named}: {words}") from error
 
     def gathering(self, connection: Connection, /) -> GatheredCommit | None:
         """What gathers the statements of a commit, so that they leave together."""
@@ -506,7 +529,7 @@ class PostgresDatabase:
         ours = f"pg_backend_pid() = ? AND current_schema() = ? AND {_JOURNAL_ID} = ?"
         check = f"SELECT {_NOW}, 1 / CAST(coalesce({durable} AND {in_time} AND {ours}, FALSE) AS INT)"
         values = (now - self.within, now + self.within, connection.session, self._schema, self.journal_id)
-        end = _END.format("?", "?"), (self.journal_id, self._mark)
+        end = self._end.format("?", "?"), (self.journal_id, self._mark)
         under_way = time.monotonic() + self.within
         try:
             moment = gathered.perform(_BEGIN, _LOCK.format(""), (check, values), end=end)
@@ -514,6 +537,8 @@ class PostgresDatabase:
             if connection.is_lost:
                 self._under_way = under_way
             elif not self.is_of_the_disk(error):
+                if isinstance(error, _Changed):
+                    connection.forget()
                 return None
             raise
         self._ahead = moment - time.time()
@@ -746,10 +771,28 @@ class PostgresDatabase:
 
     def translated(self, error: Exception, /) -> JournalError:
         """The error of the journal that says the same, and of which database."""
+        if isinstance(error, _UNSEEN):
+            before, words = self._unseen
+            if error is not before:  # all operations of a commit fail by one error
+                words = self._lacking()
+                self._unseen = error, words
+            if words is not None:
+                return JournalReadOnly(f"{self.named}: {words}")
         if isinstance(error, psycopg.errors.UndefinedTable):
             return NotAJournal(f"{self.named}: its tables are not there")
         assert isinstance(error, psycopg.Error)
         return _faults.translated(error, self.named)
+
+    def _lacking(self) -> str | None:
+        """What this user lacks of rights to tables that are there, as far as the server tells in this moment."""
+        with suppress(JournalError, psycopg.Error):
+            connection = self._connected()
+            try:
+                if _schema.columns_of(connection, self._schema):
+                    return _rights.lacking(connection, self._schema, self._ours)
+            finally:
+                connection.close()
+        return None
 
 
 def _nothing() -> None:

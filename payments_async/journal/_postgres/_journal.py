@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -139,7 +140,7 @@ class PostgresJournal(Journal):
             try:
                 yield raw
             except psycopg.Error as error:
-                raise self._postgres.translated(error) from error
+                raise await asyncio.to_thread(self._postgres.translated, error) from error
 
     # Within transactions of the application's own
 
@@ -295,10 +296,17 @@ class PostgresJournal(Journal):
         return await self._read(_tray.was_told, change_id, handler)
 
     async def _ask(self, connection: object, sql: str, values: Sequence[object]) -> Mapping[str, Any]:
-        """Ask by a connection of the application. Raises ``NotAJournal`` where that leads to another journal."""
+        """Ask by a connection of the application.
+
+        Raises:
+            NotAJournal: That leads to another journal.
+            JournalUnavailable: Another program's trigger or rule may drop or change what is written.
+        """
         if not self._postgres.journal_id:
             raise JournalClosed("the journal is not open in this process")
         answer = await ask(connection, sql, values, namespace=self._namespace, place=self._postgres.named)
+        if answer["changers"] is not None:
+            raise self._postgres.changed_by(answer["changers"])
         if answer["verdict"] == "elsewhere":
             raise NotAJournal(f"the connection leads to another journal than {self._postgres.named}")
         return answer

@@ -461,6 +461,11 @@ STEPS: tuple[Step, ...] = (
         oldest=6,
     ),
 )
+_CHANGERS = """(SELECT string_agg(f.what, ', ' ORDER BY f.what) FROM (
+    SELECT 'trigger ' || t.tgname || ' on ' || CAST(t.tgrelid AS regclass) AS what FROM pg_catalog.pg_trigger t
+    WHERE t.tgrelid = ANY (CAST({tables} AS oid[])) AND CAST(t.tgtype AS INT) & 3 = 3 AND t.tgenabled <> 'D'
+    UNION ALL SELECT 'rule ' || r.rulename || ' on ' || CAST(r.ev_class AS regclass) FROM pg_catalog.pg_rewrite r
+    WHERE r.ev_class = ANY (CAST({tables} AS oid[])) AND r.ev_enabled <> 'D') f)"""
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
 TRAY = "tray"  # what is told when an order lies there; of anything else only that something was committed
@@ -636,6 +641,24 @@ def silent_triggers(connection: Connection, schema: str) -> list[str]:
         (schema,),
     ).fetchall()
     return [name for name in _TRIGGERS if (name,) not in found]
+
+
+def changers(tables: str) -> str:
+    """A question in brackets: the triggers and rules that may drop or change a row before it is stored; NULL for none.
+
+    A journal has none of its own: its triggers fire after a row, or for a statement. So they are another program's.
+
+    Args:
+        tables: The numbers of the tables, as an array in the words of the database.
+    """
+    return _CHANGERS.format(tables=tables)
+
+
+def numbers_of(tables: Collection[str], schema: str) -> str:
+    """The numbers of those tables that are there, for ``changers``."""
+    names = ", ".join(map(literal, sorted(tables)))
+    return f"""ARRAY(SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {literal(schema)} AND c.relname IN ({names}))"""  # noqa: S608 - names alone
 
 
 def let_fire(connection: PgConnection, schema: str, names: Collection[str]) -> None:

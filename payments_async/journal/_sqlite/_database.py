@@ -73,6 +73,7 @@ class SqliteDatabase:
         self.now = clock
         self.place = Path(os.path.realpath(path))
         self.is_new = False
+        self._schema: int | None = None  # the number of the tables' definitions that were looked at
         self._epoch = FileIdentity(self.place, self, named=path, clock=clock, steps=steps)
         self._liveness = Liveness(self.place)
 
@@ -122,6 +123,7 @@ class SqliteDatabase:
             connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
             try:
                 check_here(_facts_in(connection), str(self._path))
+                self._check_unchanged(connection)
                 _opening.migrate(connection, steps=self._steps)
             except NotAJournal:
                 self._epoch.check_absent(memory)  # what was there says more
@@ -191,7 +193,18 @@ class SqliteDatabase:
         """Begin to write, when nobody else does; Unix seconds since then."""
         self._epoch.save_log(connection)
         connection.execute("BEGIN IMMEDIATE")
+        self._check_unchanged(connection)
         return self.now()
+
+    def _check_unchanged(self, connection: Connection) -> None:
+        """Raise ``JournalUnavailable`` where triggers of another program may drop or change what is written."""
+        (schema,) = connection.execute("PRAGMA schema_version").fetchone()
+        if schema != self._schema:
+            if found := _opening.changers(connection):
+                raise JournalUnavailable(
+                    f"{self._path}: the {found} of another program may drop or change rows: drop it"
+                )
+            self._schema = schema
 
     def gathering(self, connection: Connection, /) -> None:
         """A statement costs no journey here."""
@@ -382,6 +395,7 @@ def circumstances(
     return (
         _integrity(connection),
         _write_ahead_log(path, connection),
+        _changers(connection),
         _permissions(path),
         file_system(path),
         _space(path),
@@ -408,6 +422,14 @@ def _write_ahead_log(path: Path, connection: Connection) -> IntegrityCheck:
         remedy = "a program reads for very long, or stands still: find and end it, and the log is brought into the file"
         return IntegrityCheck(name="log", found=f"{size:,} bytes beside the file", remedy=remedy)
     return IntegrityCheck(name="log", found=f"write-ahead, {size:,} bytes beside the file")
+
+
+def _changers(connection: Connection) -> IntegrityCheck:
+    """Whether another program may drop or change what is written."""
+    if found := _opening.changers(connection):
+        remedy = "nothing is written while it may drop or change rows: drop it"
+        return IntegrityCheck(name="other programs", found=found, is_wrong=True, remedy=remedy)
+    return IntegrityCheck(name="other programs", found="have no trigger in it")
 
 
 def _permissions(path: Path) -> IntegrityCheck:

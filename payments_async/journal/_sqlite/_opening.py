@@ -35,6 +35,7 @@ _ENDS = "", "-wal", "-shm"  # of the names of a journal's files
 FILED = "filed"  # a fact: how many commits the file alone held, before those that lie in its log
 ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
 _SEALS = "moved_"  # how the names of triggers begin
+_OURS = {"run_insert", "run_update", "outbox_changed", "archived_changed"}  # the other triggers that steps make
 _MOUNTS = Path("/proc/self/mountinfo")
 _COARSE, _BELIEVED = 0.1, 60.0  # seconds: how coarse the time of a file may be, and how old it is believed to be
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
@@ -417,6 +418,13 @@ def tables_of(connection: Connection) -> dict[str, TableShape]:
         WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid"""
     )
     return tables_in(found.fetchall())
+
+
+def changers(connection: Connection) -> str:
+    """The triggers of another program, which may drop or change rows, in words; empty where there are none."""
+    found = connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' ORDER BY name")
+    others = [(name, table) for name, table in found if name not in _OURS and not name.startswith(_SEALS)]
+    return ", ".join(f"trigger {name} on {table}" for name, table in others)
 
 
 def seal(connection: Connection, words: str) -> None:
