@@ -238,7 +238,7 @@ def chunks(connection: Connection, batch_id: str, now: float) -> Chunks:
     if expiry is None:
         return standing
     (owner,) = connection.execute(
-        f"SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND {_ENDS_AT} = ?",  # noqa: S608
+        f"SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND {_ENDS_AT} = ? ORDER BY number LIMIT 1",  # noqa: S608
         (run, now, now, expiry),
     ).fetchone() or (None,)
     return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
