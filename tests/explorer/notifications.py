@@ -1,7 +1,7 @@
 """A small world of one notification, which is believed more or less each time it comes, and of its order.
 
-Believed is what needs no record to bear it out, or what the record has borne out; what it contradicts is believed no
-more, until other words for it are.
+And one of two accounts that notify the same address. Believed is what needs no record to bear it out, or what the
+record has borne out; what it contradicts is believed no more, until other words for it are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 import attrs
 from explorer.desks import NOON, Desk, Step
 from explorer.journals import at_once
-from journal.factories import BATCH, IDENTITY, delivery, event, order
+from journal.factories import BATCH, IDENTITY, delivery, event, order, transaction_id
 
 from payments_async.journal import JournalError, Signal, State
 from payments_async.journal._inbox import Arrival, Doubt
@@ -21,6 +21,8 @@ from payments_async.journal.contract import Outcome, Permit
 ONE = order(1)
 DOUBTS = (None, Doubt.UNCONFIRMED, Doubt.REPORTED)  # the more believed first
 _MOST = 3  # times that it comes
+_OURS, _ANOTHER = "6", "7"
+_MOST_TOLD = 3  # notifications in a world of two accounts
 
 
 @attrs.frozen(kw_only=True)
@@ -140,6 +142,73 @@ class Notifications(Desk):
             yield "a notification that is believed more since stays a dead letter"
 
 
+@attrs.frozen(kw_only=True)
+class Accounts:
+    """What is known beside the journal.
+
+    Attributes:
+        ours: Our account has notified of an order that the service's answer accepted.
+        told: Of which order who has told what.
+    """
+
+    now: float = NOON
+    ours: bool = False
+    told: frozenset[tuple[int, str, int]] = frozenset()
+
+
+class TwoAccounts(Desk):
+    """A receiver that two accounts notify, whose request ids are the same: the first order is accepted, two unknown."""
+
+    def first(self) -> Accounts:
+        """Three orders that were sent."""
+        journal = self.journal
+        at_once(journal.open_outbox(BATCH, IDENTITY))
+        journal.moment.holder = "worker"
+        for number in range(3):
+            at_once(journal.put(BATCH, order(number)))
+        chunk = at_once(journal.claim_chunk(BATCH, "worker", lease=30.0))
+        assert chunk is not None
+        for number, claimed in enumerate(chunk.orders):
+            permit = at_once(journal.permit(chunk, claimed))
+            assert isinstance(permit, Permit)
+            answer = {"signal": Signal.UNKNOWN}
+            if number == 0:
+                answer = {"signal": Signal.ACCEPTED, "transaction_id": transaction_id(0)}
+            at_once(journal.record(Outcome(permit=permit, **answer)))
+        at_once(journal.release_chunk(chunk))
+        journal.moment.leases.clear()
+        journal.connection.execute("UPDATE run SET uid = ''")
+        return Accounts()
+
+    def steps(self, facts: Accounts) -> Iterator[Step]:
+        """All that may happen next."""
+        for number in range(3):
+            for account in (_OURS, _ANOTHER) if number else (_OURS,):
+                for code in (0, 1, 2) if account == _ANOTHER else (0,):
+                    said = (number, account, code)
+                    if said not in facts.told and len(facts.told) < _MOST_TOLD:
+                        yield f"account {account} tells {code} of {number}", partial(self._tell, said, facts)
+
+    def _tell(self, said: tuple[int, str, int], facts: Accounts) -> Accounts:
+        number, account, code = said
+        transaction = transaction_id(number if account == _OURS else number + 10)
+        made = attrs.evolve(event(code, number, transaction=transaction), account_id=account)
+        arrival = Arrival(delivery=delivery(at=facts.now), event=made, lease=0.0, doubt=None)
+        at_once(self.journal.receive_all((arrival,), owner="receiver"))
+        return attrs.evolve(facts, ours=facts.ours or number == 0, told=facts.told | {said})
+
+    def wrong(self, before: Accounts, after: Accounts) -> Iterator[str]:
+        """Once our account is known, another one settles nothing; before and after, ours settles what is open."""
+        [(number, account, _)] = after.told - before.told
+        state = self.states().get(order(number).request_id)
+        others = {one for one in before.told if one[:2] == (number, _ANOTHER)}
+        is_open = not others and (number, _OURS, 0) not in before.told
+        if account == _ANOTHER and before.ours and is_open and state != State.UNKNOWN:
+            yield f"another account makes order {number} {state}"
+        if account == _OURS and not others and state != State.SUCCESSFUL:
+            yield f"our own account leaves order {number} {state}"
+
+
 def desks() -> tuple[Callable[[], Desk], ...]:
-    """The world of notifications."""
-    return (partial(Notifications, "a notification"),)
+    """The worlds of notifications."""
+    return (partial(Notifications, "a notification"), partial(TwoAccounts, "two accounts"))

@@ -963,6 +963,20 @@ MUTANTS = (
         "    if False:\n        apply(",
     ),
     Mutant(
+        "another-account-settles",
+        NOTIFICATIONS,
+        "a notification of another account settles no order that the service has not accepted",
+        "    if event.account_id is None or row.state in CONFIRMED:\n",
+        "    if True:\n",
+    ),
+    Mutant(
+        "account-of-any-notification",
+        NOTIFICATIONS,
+        "our account is known by orders that the service's own answer accepted, and by no other",
+        "v.before NOT IN ({_CONFIRMED})",
+        "v.before = ''",
+    ),
+    Mutant(
         "put-ignores-notifications",
         PUTS,
         "an order that a notification named before is not sent",
