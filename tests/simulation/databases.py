@@ -126,10 +126,16 @@ class Database(Machine):
                 put_back()
                 self._promotions.clear()  # others were standbys of what is gone
                 self.has_forgotten = True
+                if blow.kind == "pg_disk" and self._world.has("pg_memory"):
+                    self._server.after(min(blow.seconds, 100.0) + 5.0, partial(self._forget, self._world.loop.now))
                 self._begin_again(blow, is_open=True)
 
             self._promotions[blow] = promoted
             self._server.after(blow.seconds, partial(self._promote, blow))
+
+    def _forget(self, at: float) -> None:
+        """Who had it open is killed now, and nothing else knew how much was committed then."""
+        self.forgot_all_at = at
 
     def _behind(self, blow: Blow) -> Callable[[], None]:
         """Keep what there is now; tells what puts it back."""

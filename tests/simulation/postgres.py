@@ -33,10 +33,11 @@ from payments_async.testing._simulation.processes import CURRENT, Process
 from payments_async.testing._simulation.threads import SimulatedThread, running
 
 TEMPLATE = "simulation_template"
-_CLOCK = """CREATE SCHEMA sim; CREATE FUNCTION sim.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+_CLOCK = """SET allow_system_table_mods = on;
+    ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO clock_timestamp_of_the_machine;
+    CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
     $$SELECT to_timestamp(pg_read_file({} || current_database())::float8)$$"""
 _TIMEOUT = re.compile(r"SET (statement_timeout|lock_timeout|idle_in_transaction_session_timeout) = (\d+)")
-_NOW = re.compile(r"(?<!sim\.)clock_timestamp\(\)")
 _BLOCKED = "SELECT pid FROM unnest(%s::int[]) pid WHERE cardinality(pg_blocking_pids(pid)) > 0"
 _LIVES = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
 _PEERS = "SELECT pid FROM pg_stat_activity WHERE datname = %s"
@@ -91,21 +92,24 @@ def _sleep(seconds: float) -> None:
 
 @cache
 def _rewritten(text: str) -> tuple[str, dict[str, float]]:
-    """A statement that asks for the simulation's clock, and waits for ever; and how long it wanted to wait."""
+    """A statement that waits for ever, and how long it wanted to wait."""
     timeouts = {name: int(milliseconds) / 1000 for name, milliseconds in _TIMEOUT.findall(text)}
-    return _NOW.sub("sim.clock_timestamp()", _TIMEOUT.sub(r"SET \1 = 0", text)), timeouts
+    return _TIMEOUT.sub(r"SET \1 = 0", text), timeouts
 
 
 def _told(method: Any) -> Any:
     """The same method, after which the session knows what is asked, and its timeouts are those of the simulation."""
 
-    def asked(connection: Any, text: str, *more: Any) -> Any:
+    def asked(connection: Any, what: Any, *more: Any, **named: Any) -> Any:
         session: Session = connection.raw.simulated
-        text, timeouts = _rewritten(text)
-        session.timeouts |= timeouts
-        session.text = text
+        if isinstance(what, str):
+            session.text, timeouts = _rewritten(what)
+            what = session.text
+            session.timeouts |= timeouts
+        else:  # statements that leave together
+            session.text = "; ".join(one.sql for one in what)
         try:
-            return method(connection, text, *more)
+            return method(connection, what, *more, **named)
         except psycopg.errors.QueryCanceled as error:
             if session.timed_out:
                 raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout") from error
@@ -175,7 +179,7 @@ class Server:
         impatient.connect = classmethod(connected)
         impatient.wait = lambda raw, generator, *_, **__: self.exchange(raw.simulated, generator)
         impatient.close = lambda raw: self.end(raw.simulated)
-        for name in ("execute", "script", "exchange"):
+        for name in ("execute", "script", "exchange", "_asked"):
             setattr(connections, name, _told(getattr(connections, name)))
         listeners._wait = waited
         listeners.wake = lambda listener: listener._thread.wake()
