@@ -62,6 +62,7 @@ class _Kept(msgspec.Struct):
     """The members of an order, as far as they name a person."""
 
     beneficiary: _Paid
+    accountNumber: str | None = None  # noqa: N815
 
     __repr__ = object.__repr__
 
@@ -191,6 +192,16 @@ def person_in(written: bytes) -> tuple[str, tuple[str, ...]]:
         raise ValueError("the bytes are not an order of ours") from error
     numbers = (who.phoneNumber, who.id, *who.data.values())
     return who.name, tuple(filter(None, numbers))
+
+
+def account_of(written: bytes) -> str | None:
+    """The account that ``write_order`` kept for an order to be paid from; ``None`` where it named none."""
+    if b'"accountNumber"' not in written:
+        return None
+    try:
+        return _whole(written)[2].accountNumber
+    except msgspec.DecodeError:
+        return None
 
 
 def without_members(written: bytes) -> bytes:

@@ -946,7 +946,7 @@ class Journal:
 
     async def apply_evidence(self, evidence: Evidence) -> TransitionResult | None:
         """Write down what was found out about an order; ``None`` when the journal holds no such order."""
-        work = partial(_evidence.apply_evidence, evidence=evidence)
+        work = partial(_notifications.apply_evidence, evidence=evidence)
         return await self._writer.submit("apply_evidence", work, together=_evidence.apply_all)
 
     async def park(

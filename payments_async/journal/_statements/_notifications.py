@@ -15,13 +15,14 @@ import msgspec
 
 from payments_async._values.amounts import magnitude_text
 from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import account_of
 from payments_async._wire.events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised, contradiction_of_events
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async._wire.status_codes import FINAL_CODES
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Heard, Receipt
-from payments_async.journal._records import Row, TransitionResult, unpack_transaction_id
-from payments_async.journal._statements import _deliveries
+from payments_async.journal._records import Evidence, Row, TransitionResult, unpack_transaction_id
+from payments_async.journal._statements import _deliveries, _evidence
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._deliveries import INBOX
 from payments_async.journal._statements._entries import Commit, Question, by_request, change, marks_for, row_by_request
@@ -63,12 +64,19 @@ _NEWLY_BELIEVED = f"""SELECT b.id, e.id, e.request_key, e.transaction_id FROM ip
 # The newest event, and whether there are orders at all; and which of these transactions were told of before.
 _STANDING = "SELECT (SELECT coalesce(max(id), 0) FROM ipn_event), EXISTS (SELECT 1 FROM outbox)"
 _TOLD_OF = "SELECT DISTINCT transaction_id FROM ipn_event WHERE transaction_id IN ({marks})"
-# Among the events stored last, the newest of an order that the service's own answer had accepted before it came.
-_NEWEST_CONFIRMED = f"""SELECT e.transaction_id, e.status_code, e.event, e.body, e.query FROM ipn_event e
-    WHERE e.id > (SELECT max(id) - {_PAGE} FROM ipn_event) AND e.order_id > 0 AND {_BELIEVED} AND EXISTS (
-    SELECT 1 FROM evidence v WHERE v.order_id = e.order_id AND v.event_id = e.id) AND NOT EXISTS (
-    SELECT 1 FROM evidence v WHERE v.order_id = e.order_id AND v.before NOT IN ({_CONFIRMED}))
-    ORDER BY e.id DESC LIMIT 1"""  # noqa: S608 - no value in it
+_LATEST_TIED = 20  # events of orders that are asked which account is ours
+_ANOTHER_ACCOUNT = "it is about account "
+# Of the latest events of orders, those of orders that the service's own answer or list had accepted before they came.
+_CONFIRMED_EVENTS = f"""SELECT e.transaction_id, e.status_code, e.event, e.body, e.query FROM (
+    SELECT id, order_id, transaction_id, status_code, event, body, query FROM ipn_event
+    WHERE id > (SELECT max(id) - {_PAGE} FROM ipn_event) AND order_id > 0 AND {_BELIEVED}
+    ORDER BY id DESC LIMIT {_LATEST_TIED}) e WHERE EXISTS (
+    SELECT 1 FROM evidence v WHERE v.order_id = e.order_id AND v.event_id = e.id AND v.conflict IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = e.order_id AND v.conflict IS NULL
+    AND v.event_id IS NOT NULL AND v.before NOT IN ({_CONFIRMED})) ORDER BY e.id DESC"""  # noqa: S608 - no value in it
+_REFUSED = f"""SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
+    WHERE request_key = ? AND transaction_id = ? AND order_id IS NULL AND state <> 'disputed' AND doubt IS NULL
+    AND substr(conflict, 1, {len(_ANOTHER_ACCOUNT)}) = '{_ANOTHER_ACCOUNT}' ORDER BY id"""  # noqa: S608 - no value in it
 _AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (event_id, digest) DO UPDATE SET times = ipn_delivery.times + 1, last_at = excluded.received_at"""
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
@@ -353,10 +361,12 @@ def _settle_order(
     told_before: bool = True,
     has_orders: bool = True,
     is_new: bool = False,
+    is_confirmed: bool = False,
 ) -> str | None:
     """Let an event settle its order, and note and tell what it contradicts.
 
     Args:
+        is_confirmed: The service's own record agrees with it, whatever account it names.
         told_before: Whether its transaction may have been told of before.
         has_orders: Whether there are any orders.
         is_new: Whether it came just now, so that only what came before it can be contradicted by it.
@@ -364,7 +374,8 @@ def _settle_order(
     conflict = _contradiction(commit, event, number, is_new=is_new) if told_before else None
     row = find(commit, event.request_id, event.transaction_id) if has_orders else None
     if row is not None:
-        finding = _apply_event(commit, row, event, event_id=number, peer=peer, at=at)
+        against = None if is_confirmed else _of_another_account(commit, row, event)
+        finding = _apply_event(commit, row, event, event_id=number, peer=peer, at=at, against=against)
         conflict = finding.conflict if conflict is None else conflict
     if conflict is not None:
         commit.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (conflict, number))
@@ -381,7 +392,7 @@ def confirm(commit: Commit, event_id: int) -> str | None:
     for peer, at, *stored in found:
         _deliveries.begin_anew(commit, INBOX, event_id)
         _note_believed(commit, event_id)
-        return _settle_order(commit, event_id, read_event(*stored), peer, at)
+        return _settle_order(commit, event_id, read_event(*stored), peer, at, is_confirmed=True)
     known = commit.execute("SELECT conflict FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
     return None if known is None else known[0]
 
@@ -516,7 +527,6 @@ def _apply_event(
     against: str | None = None,
 ) -> TransitionResult:
     """A notification as evidence; ties the event to its order, unless something speaks against that."""
-    against = against or _of_another_account(commit, row, event)
     if against is None:
         commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
     evidence = evidence_of(event, peer=peer, at=at)
@@ -524,21 +534,57 @@ def _apply_event(
 
 
 def _of_another_account(commit: Commit, row: Row, event: TransactionEvent) -> str | None:
-    """Why an event that nothing else confirms is about another account: the newest confirmed one names another.
+    """Why an event that nothing else confirms is about another account: the latest confirmed ones all name others.
 
-    Another account or environment that notifies the same address may use the same request ids.
+    Another account or environment that notifies the same address may use the same request ids. A client may have
+    several accounts; the one that an order names is its own.
     """
-    if event.account_id is None or row.state in CONFIRMED:
+    theirs = _plain_account(event.account_id)
+    if theirs is None or row.state in CONFIRMED or theirs == _plain_account(account_of(row.body)):
         return None
-    for stored in commit.execute(_NEWEST_CONFIRMED).fetchall():
+    ours = None
+    for stored in commit.execute(_CONFIRMED_EVENTS).fetchall():
         try:
-            ours = read_event(*stored).account_id
+            named = _plain_account(read_event(*stored).account_id)
         except JournalCorrupt:  # it is made a dead letter where it is handled
             continue
-        if ours not in (None, event.account_id):
-            return f"it is about account {event.account_id}, and orders of this journal are notified for account {ours}"
+        if named == theirs:
+            return None
+        ours = ours or named
+    if ours is None:
         return None
-    return None
+    return f"{_ANOTHER_ACCOUNT}{event.account_id}, and orders of this journal are notified for account {ours}"
+
+
+def _plain_account(account: str | None) -> str | None:
+    """An account id as it is compared: one spelling writes text, another a number."""
+    return (account or "").strip().casefold().lstrip("0") or None
+
+
+def apply_evidence(commit: Commit, evidence: Evidence) -> TransitionResult | None:
+    """Weigh what somebody found out, and what came before of a transaction that the service says is the order's."""
+    found = _evidence.apply_evidence(commit, evidence)
+    return None if found is None else apply_refused_events(commit, found)
+
+
+def apply_refused_events(commit: Commit, found: TransitionResult) -> TransitionResult:
+    """Once the service has said that it has an order, apply what came of that transaction for an unexpected account."""
+    if found.state not in CONFIRMED or found.before in CONFIRMED:
+        return found
+    row = row_by_request(commit, found.request_id)
+    if row is None or row.conflict is None:
+        return found
+    about = plain_id(row.request_id), unpack_transaction_id(row.transaction_id)
+    for event_id, peer, at, *stored in commit.execute(_REFUSED, about).fetchall():
+        try:
+            event = read_event(*stored)
+        except JournalCorrupt:  # it is made a dead letter where it is handled
+            continue
+        told = _apply_event(commit, row, event, event_id=event_id, peer=peer, at=at)
+        commit.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (told.conflict, event_id))
+        _note_believed(commit, event_id)
+        row = row_by_request(commit, row.request_id) or row
+    return attrs.evolve(found, state=row.state)
 
 
 def apply_unmatched_events(commit: Commit, row: Row) -> None:
@@ -553,7 +599,8 @@ def apply_unmatched_events(commit: Commit, row: Row) -> None:
         except JournalCorrupt as error:
             _set_aside(commit, row, event_id, error)
         else:
-            finding = _apply_event(commit, row, event, event_id=event_id, peer=peer, at=at)
+            against = _of_another_account(commit, row, event)
+            finding = _apply_event(commit, row, event, event_id=event_id, peer=peer, at=at, against=against)
             if finding.conflict is not None:
                 commit.execute(
                     "UPDATE ipn_event SET conflict = coalesce(conflict, ?) WHERE id = ?", (finding.conflict, event_id)

@@ -56,7 +56,7 @@ from payments_async.journal._statements._evidence import (
 )
 from payments_async.journal._statements._history import look_earlier, void_list_scans
 from payments_async.journal._statements._leases import ends_at, is_ahead, is_over, leave_all
-from payments_async.journal._statements._notifications import apply_unmatched_events
+from payments_async.journal._statements._notifications import apply_refused_events, apply_unmatched_events
 from payments_async.journal._states import IN_DOUBT, UNSENT, Signal, State, next_state
 from payments_async.journal._weighing import weigh_answer
 
@@ -680,19 +680,20 @@ def record(commit: Commit, outcome: Outcome) -> TransitionResult:
     permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
     state = None if permit.sent_before else _ENDS.get(outcome.signal)
     if state is None:
-        return _record_unusual(commit, outcome)
+        return apply_refused_events(commit, _record_unusual(commit, outcome))
     words = (outcome.code, outcome.message, outcome.correlation_id)
     values = (state, packed, *words, commit.now, *_named(permit))
     found = commit.execute(_ENDED_ALONE, values).fetchall()
     if not found:
-        return _record_unusual(commit, outcome)
+        return apply_refused_events(commit, _record_unusual(commit, outcome))
     commit.changed = permit.id
     commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     at = _plainly_now(commit) if found == [(None,)] else None
     if packed is not None and _are_nameless(commit):
         settled = _settle_early(commit, outcome, state)
         at, state = at if settled is state else None, settled
-    return TransitionResult(request_id=permit.request_id, before=State.SENDING, state=state, ended_at=at)
+    result = TransitionResult(request_id=permit.request_id, before=State.SENDING, state=state, ended_at=at)
+    return result if found == [(None,)] else apply_refused_events(commit, result)
 
 
 def _record_unusual(commit: Commit, outcome: Outcome) -> TransitionResult:
