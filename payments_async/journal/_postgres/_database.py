@@ -307,22 +307,23 @@ class PostgresDatabase:
         server = connection.server = server_of(connection)
         self._check_safe(connection, server)
         now = self._begin_alone(connection)
-        version = self._checked(connection)
+        version, facts = self._checked(connection)
         check_up_to_date(version, self._steps, self.named)
         if version.number and (silent := _schema.silent_triggers(connection, self._schema)):
             words = "may not fire, and no handler would hear of what becomes of an order"
             raise NotMigrated(f"{self.named}: its trigger {silent[0]} {words}")
-        _schema.migrate(connection, self._schema, self._steps)
-        known = connection.execute("SELECT value FROM meta WHERE key = 'journal_id'").fetchone()
-        if self._was_open and known is None:
+        _schema.migrate(connection, self._schema, self._steps, found=version)
+        is_new = "journal_id" not in facts
+        if self._was_open and is_new:
             raise self._replaced()
         if not self._was_open:
-            self.is_new = known is None
-        if known is None:
+            self.is_new = is_new
+        if is_new:
             self._identity.make(
                 connection, server, memory, journal_id=secrets.token_hex(16), remembers=self._state_folder is not None
             )
-        done = self._identity.begin(connection, server, memory, now)
+            facts = facts_of(connection)
+        done = self._identity.begin(connection, server, memory, now, facts)
         connection.commit()
         done()
         self._server = server
@@ -337,12 +338,12 @@ class PostgresDatabase:
         words = "of another program may drop or change rows: drop it, or have it fire after them"
         return JournalUnavailable(f"{self.named}: the {changers} {words}")
 
-    def _checked(self, connection: PgConnection) -> Version:
-        """Of which version the tables are, if they are here. Raises ``JournalMoved`` if they are not."""
+    def _checked(self, connection: PgConnection) -> tuple[Version, dict[str, str]]:
+        """Of which version the tables are, and what they say of themselves. Raises ``JournalMoved`` if they moved."""
         version = _schema.version_of(connection, self._schema)
-        if version.number:
-            check_here(facts_of(connection), self.named)
-        return version
+        facts = facts_of(connection) if version.number else {}
+        check_here(facts, self.named)
+        return version, facts
 
     def _check_safe(self, connection: PgConnection, server: Server) -> None:
         """Raise ``JournalUnavailable`` where a permit, or a text, might be forgotten."""
@@ -465,8 +466,11 @@ class PostgresDatabase:
             JournalReadOnly: This user may not use the tables, or make them.
         """
         _rights.check(connection, self._schema, self._ours, self.named)
-        is_there = _schema.version_of(connection, self._schema).number
-        return self._begun(connection, self._begin if is_there else self._begin_new)
+        try:
+            return self._begun(connection, self._begin)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            connection.rollback()
+            return self._begun(connection, self._begin_new)
 
     def _made_once(self, connection: PgConnection, make: Callable[[], T]) -> T:
         """Do what makes the tables where there are none; once more where somebody else has made them meanwhile."""
@@ -632,8 +636,8 @@ class PostgresDatabase:
 
     def _migrated(self, connection: PgConnection) -> Migration:
         self._begin_alone(connection)
-        self._checked(connection)
-        done = _schema.migrate(connection, self._schema, self._steps)
+        version, _ = self._checked(connection)
+        done = _schema.migrate(connection, self._schema, self._steps, found=version)
         if mends := self._mends(connection):
             _schema.let_fire(connection, self._schema, _schema.silent_triggers(connection, self._schema))
             _changes.write_unwritten(connection, self.now())

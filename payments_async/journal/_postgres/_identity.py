@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -165,9 +165,12 @@ class Identity:
         connection.execute(_WRITTEN)
 
     def begin(
-        self, connection: Connection, server: Server, memory: MachineState | None, now: float
+        self, connection: Connection, server: Server, memory: MachineState | None, now: float, known: Mapping[str, str]
     ) -> Callable[[], None]:
         """Quarantine every unfinished chunk if the database is not the one it was; in a transaction that is open.
+
+        Args:
+            known: What the journal says of itself.
 
         Returns:
             What is to be called once that is committed.
@@ -175,7 +178,6 @@ class Identity:
         Raises:
             JournalLost: It is another journal than the one that was here.
         """
-        known = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         self.journal_id, commits = known["journal_id"], int(known["commits"])
         self.check_absent(server, memory)
         self.memory = memory if known["remembers"] == "yes" else None
@@ -195,7 +197,8 @@ class Identity:
         facts += [] if self.unseen_at is None else [(UNSEEN, str(self.unseen_at))]
         connection.executemany(_REMEMBER, facts)
         connection.execute(_WRITTEN)
-        connection.execute("DELETE FROM meta WHERE key = ?", (DOUBTED,))
+        if DOUBTED in known:
+            connection.execute("DELETE FROM meta WHERE key = ?", (DOUBTED,))
         rule = rule_in(connection)
         return lambda: self._follow(commits, server, now, rule)
 

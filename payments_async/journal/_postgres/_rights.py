@@ -8,18 +8,16 @@ from payments_async.journal._faults import JournalReadOnly
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._schema import quoted
 
-_LACKING = """SELECT c.relname, string_agg(p.what, ', ' ORDER BY p.what)
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p(what)
-    WHERE n.nspname = ? AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, p.what)
+_TABLES = """SELECT ARRAY[CAST(c.relname AS TEXT), string_agg(p.what, ', ' ORDER BY p.what)]
+    FROM pg_class c CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p(what)
+    WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, p.what)
     GROUP BY c.relname ORDER BY c.relname"""
-_FUNCTIONS = """SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname = ? AND p.proname = 'next_id'
-    AND NOT has_function_privilege(p.oid, 'EXECUTE') ORDER BY p.proname"""
-_PLACE = """SELECT current_user, has_database_privilege(current_database(), 'CREATE'),
-    (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace n WHERE nspname = ?),
-    (SELECT has_schema_privilege(oid, 'CREATE') OR EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid)
-    FROM pg_namespace n WHERE nspname = ?)"""
+_FUNCTIONS = """SELECT CAST(p.proname AS TEXT) FROM pg_proc p
+    WHERE p.pronamespace = n.oid AND p.proname = 'next_id' AND NOT has_function_privilege(p.oid, 'EXECUTE')"""
+_PLACE = f"""SELECT current_user, has_database_privilege(current_database(), 'CREATE'),
+    has_schema_privilege(n.oid, 'USAGE'), has_schema_privilege(n.oid, 'CREATE')
+    OR EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid), ARRAY({_TABLES}), ARRAY({_FUNCTIONS})
+    FROM (VALUES (CAST(? AS TEXT))) AS asked (name) LEFT JOIN pg_namespace n ON n.nspname = asked.name"""  # noqa: S608
 _SHOWN = 3  # tables that are named
 
 
@@ -38,9 +36,9 @@ def check(connection: PgConnection, schema: str, ours: Collection[str], named: s
 
 def lacking(connection: PgConnection, schema: str, ours: Collection[str]) -> str | None:
     """What this user lacks, and the statements that grant it; ``None`` where nothing is lacking."""
-    found = connection.execute(_PLACE, (schema, schema)).fetchone()
+    found = connection.execute(_PLACE, (schema,)).fetchone()
     assert found is not None
-    user, may_make, may_use, may_fill = found
+    user, may_make, may_use, may_fill, tables, functions = found
     if may_use is None:
         return None if may_make else f"there is no namespace {schema}, and the user {user} may not make one: {_MAKE}"
     if not may_fill:
@@ -48,12 +46,10 @@ def lacking(connection: PgConnection, schema: str, ours: Collection[str]) -> str
     s, u = quoted(schema), quoted(user)
     grants = [f"GRANT USAGE ON SCHEMA {s} TO {u}"] if not may_use else []
     words = [f"use the namespace {schema}"] if not may_use else []
-    tables = [found for found in connection.execute(_LACKING, (schema,)).fetchall() if found[0] in ours]
-    if tables:
+    if tables := [table for table in tables if table[0] in ours]:
         words += [f"{rights} {table}" for table, rights in tables[:_SHOWN]]
         words += [f"{len(tables) - _SHOWN} tables more"] if len(tables) > _SHOWN else []
         grants.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {s} TO {u}")
-    functions = [name for (name,) in connection.execute(_FUNCTIONS, (schema,)).fetchall()]
     if functions:
         words.append(f"EXECUTE {', '.join(functions)}")
         grants += [f"GRANT EXECUTE ON FUNCTION {s}.{name} TO {u}" for name in functions]

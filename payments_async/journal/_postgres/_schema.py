@@ -555,13 +555,18 @@ def migration_of(connection: PgConnection, schema: str, steps: Sequence[Step]) -
     return attrs.evolve(todo, statements=tuple(_named(text, schema) for text in todo.statements))
 
 
-def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS) -> Migration:
+def migrate(
+    connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS, *, found: Version | None = None
+) -> Migration:
     """Bring the tables up to date in the transaction that is open, or make them; tells what was done.
+
+    Args:
+        found: Of which version they are, where that was asked in this transaction.
 
     Raises:
         NotAJournal, JournalTooNew, JournalCorrupt: The tables are none of ours, or lack some; they stay as they were.
     """
-    todo = migration_of(connection, schema, steps)
+    todo = migration(version_of(connection, schema) if found is None else found, steps)
     if todo.before == 0 and not _exists(connection, schema):  # who may not make one may use one that is there
         connection.script(f"CREATE SCHEMA {quoted(schema)}")
     for number, step in enumerate(steps[todo.before :], todo.before + 1):

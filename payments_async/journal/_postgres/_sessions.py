@@ -6,6 +6,7 @@ import secrets
 import selectors
 import time
 from collections.abc import Callable
+from typing import Any
 
 from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection
 
@@ -35,16 +36,21 @@ def is_own(one: PgConnection, connect: Callable[[], PgConnection]) -> bool:
     other = connect()
     try:
         one.session, other.session = session_of(one), session_of(other)
-        if one.session == other.session or not _stays(one) or not _stays(other):
+        if one.session == other.session:
             return False
-        if not _hears(other, one, f"payments_{number:x}") or not _stays(other):
+        for connection in (one, other):
+            _asked(connection, "TRUE")
+        if not _hears(other, one, f"payments_{number:x}"):
             return False
-        other.script(f"SELECT pg_catalog.pg_advisory_lock_shared({number})")
-        if not _is_held(one, other.session, number) or not _stays(other):
+        _asked(other, f"pg_catalog.pg_advisory_lock_shared({number})")
+        if not _is_held(one, other.session, number):
             return False
+        other.close()
+        return _is_let_go(one, other.session, number)
+    except _OtherSession:
+        return False
     finally:
         other.close()
-    return _is_let_go(one, other.session, number) and _stays(one)
 
 
 def session_of(connection: PgConnection) -> int:
@@ -54,15 +60,24 @@ def session_of(connection: PgConnection) -> int:
     return int(found[0])
 
 
-def _stays(connection: PgConnection) -> bool:
-    return session_of(connection) == connection.session
+class _OtherSession(Exception):
+    """Another session has answered than before."""
+
+
+def _asked(connection: PgConnection, what: str) -> Any:
+    """What the session of a connection says, in a transaction of its own. Raises ``_OtherSession``."""
+    found = connection.script(f"SELECT pg_catalog.pg_backend_pid(), {what}")
+    assert found is not None
+    if int(found[0]) != connection.session:
+        raise _OtherSession
+    return found[1]
 
 
 def _hears(listener: PgConnection, teller: PgConnection, channel: str) -> bool:
     """Whether one hears what the other tells while it asks for nothing; where nothing can be told, the lock shows."""
     pgconn, until = listener.raw.pgconn, time.monotonic() + _PATIENCE
     listener.script(f"LISTEN {channel}")
-    if teller.script(f"SELECT pg_catalog.pg_notify('{channel}', '') WHERE {HAS_ROOM}") is None:
+    if _asked(teller, f"CASE WHEN {HAS_ROOM} THEN pg_catalog.pg_notify('{channel}', '') END") is None:
         return True
     with selectors.DefaultSelector() as selector:
         selector.register(pgconn.socket, selectors.EVENT_READ)
@@ -76,8 +91,7 @@ def _hears(listener: PgConnection, teller: PgConnection, channel: str) -> bool:
 
 
 def _is_held(connection: PgConnection, session: int, number: int) -> bool:
-    found = connection.script(_IS_HELD.format(session, number))
-    return found is not None and bool(found[0])
+    return bool(_asked(connection, f"({_IS_HELD.format(session, number)})"))
 
 
 def _is_let_go(connection: PgConnection, session: int, number: int) -> bool:
