@@ -26,9 +26,15 @@ KINDS = {
 
 @pytest.fixture
 def schema() -> Iterator[str]:
-    """An empty namespace."""
-    yield postgres.new_schema()
+    """An empty namespace, which the next test gets without what this one has put there."""
+    yield (schema := postgres.new_schema())
+    do(schema, "DROP FUNCTION IF EXISTS theirs, hears CASCADE", _WITHOUT_RULES)
     postgres.give_back()
+
+
+_WITHOUT_RULES = """DO $$ DECLARE one record; BEGIN
+    FOR one IN SELECT rulename, tablename FROM pg_rules WHERE schemaname = current_schema()
+    LOOP EXECUTE format('DROP RULE %I ON %I', one.rulename, one.tablename); END LOOP; END$$"""
 
 
 def do(schema: str, *statements: str) -> None:
@@ -190,7 +196,6 @@ async def test_triggers_that_fire_after_a_row_or_for_a_statement(schema: str) ->
     with psycopg.connect(postgres.dsn()) as connection:
         assert [("outbox",)] * 2 == connection.execute("SELECT what FROM heard.of").fetchall()
         connection.execute("DROP SCHEMA heard CASCADE")
-    do(schema, "DROP FUNCTION hears() CASCADE")
 
 
 IN_A_FILE = """CREATE TRIGGER theirs BEFORE INSERT ON {} WHEN 1 BEGIN SELECT RAISE(IGNORE); END"""
