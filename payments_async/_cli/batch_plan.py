@@ -16,7 +16,7 @@ from payments_async._cli.batch_file import FormatOptions, RowOptions, read_compa
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.limits import read_limit
-from payments_async._cli.screen import Screen, clean, counted, money, quoted, shortened
+from payments_async._cli.screen import Screen, clean, counted, duration, money, quoted, shortened
 from payments_async._cli.working import LatestWords, working
 from payments_async.bulk import (
     Batch,
@@ -265,7 +265,7 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
             ("guessed", f"the item of {guessed} (--all)" if guessed and detail.is_short else None),
             ("balance", f"{balance}, and {left} after this"),
             ("to be sent", open_ if made.recorded else None),
-            ("takes about", None if detail.is_short else _duration(made.seconds)),
+            ("takes about", None if detail.is_short else duration(made.seconds)),
             ("digest", made.digest if made.is_clean or not detail.is_short else None),
         ]
     )
@@ -507,9 +507,3 @@ def _duplicate(one: Duplicate, name: Callable[[str], str]) -> str:
     again = "the same amount" if one.same_amount else "another amount"
     other = one.other if one.batch_id else name(one.other)
     return f"{name(one.request_id)}: {one.amount:,f} to {one.payee}, and {again} by {other}{where}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

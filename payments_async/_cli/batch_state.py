@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalPlace
-from payments_async._cli.screen import Screen, command_line, counted, money, quoted, shortened
+from payments_async._cli.screen import Screen, command_line, counted, duration, money, quoted, shortened
 from payments_async._cli.story import sentence, service_words
 from payments_async.bulk import LaterTry, later_tries
 from payments_async.journal import UNPAID, UNSETTLED, Archive, Entry, Journal, Progress, Run, State
@@ -21,7 +21,8 @@ from payments_async.journal.contract import ListingWord
 T = TypeVar("T")
 SHOWN = 20  # orders of a kind
 _LOOKED_AT = 10_000
-_SILENT = 10  # minutes without a notification that are worth a word
+_SILENT = 600.0  # seconds without a notification that are worth a word
+_LONG_SILENT = 2 * 86_400.0  # seconds of which a wrong clock is as likely a cause
 _REASONS = _EXAMPLES = 3
 _LONGEST = 150  # characters of a reason
 _CALL = re.compile(r"\b(?:GET|POST) /\S+: ")  # an error's beginning: which call it was
@@ -297,15 +298,24 @@ def tell_next(
         screen.command(f"{line}{'' if is_many else ' REQUEST_ID'} {signed}")
 
 
-async def silence(journal: Journal, batch_id: str | None = None) -> str | None:
+async def silence(
+    journal: Journal, batch_id: str | None = None, *, clock: Callable[[], float] = time.time
+) -> str | None:
     """That no notification is heard though orders are accepted, in words; ``None`` where all is well."""
     since = await journal.unheard_since(batch_id)
-    minutes = 0 if since is None else int((time.time() - since) / 60)
-    if minutes < _SILENT:
+    seconds = 0.0 if since is None else clock() - since
+    if seconds <= -_SILENT:
+        return (
+            f"This machine's clock is or was wrong: by it, orders were accepted {duration(-seconds)} from now; set it "
+            "(NTP), and let `doctor` compare it"
+        )
+    if since is None or seconds < _SILENT:
         return None
+    looks = ["that a receiver runs (`ipn serve`, `bulk run --listen`)", "that the portal has its address"]
+    looks += ["that this machine's clock is right (`doctor`)"] if seconds >= _LONG_SILENT else []
     return (
-        f"No notification heard for {counted(minutes, 'minute')}, though orders are accepted: see that a receiver runs "
-        "(`ipn serve`, `bulk run --listen`), and that the portal has its address"
+        f"No notification heard for {duration(seconds)}, though orders are accepted: see {', '.join(looks[:-1])}, and "
+        f"{looks[-1]}"
     )
 
 

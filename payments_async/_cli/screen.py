@@ -34,6 +34,7 @@ from payments_async._values.masking import mask, redact
 _NAME = "payments-async"
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
+_TWO_DAYS = 2 * 86_400.0  # seconds
 LISTED = 20  # lines; the rest is for machines
 _COMMAND = re.compile(r"payments-async [a-z]+ .*--")  # with options: somebody may copy it
 
@@ -389,6 +390,15 @@ def shortened(text: str, most: int = 140) -> str:
 def counted(count: int, thing: str) -> str:
     """A number of things, in words."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time, in the unit in which people would say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < _TWO_DAYS else f"{seconds / 86_400:,.0f} days"
 
 
 def _without_people(value: object) -> Any:

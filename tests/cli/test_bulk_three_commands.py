@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +340,18 @@ async def test_the_silence_of_notifications_is_told(run: Run, monkeypatch: pytes
     for command in (("bulk", "status"), ("doctor", "--journal", "pay.sqlite")):
         told = await run(*command)
         assert ("No notification heard" in told.said, "see that a receiver runs" in told.said) == (True, True)
+
+
+@pytest.mark.slow
+async def test_the_silence_of_notifications_under_a_wrong_clock(run: Run) -> None:
+    """It is told in days, and that the clock may be wrong; an acceptance that is yet to come proves that it is."""
+    await october(run)
+    async with SqliteJournal("pay.sqlite") as journal:
+        ahead = await batch_state.silence(journal, clock=lambda: time.time() + 365 * 86_400)
+        behind = await batch_state.silence(journal, clock=lambda: time.time() - 365 * 86_400)
+        assert None is await batch_state.silence(journal, clock=lambda: time.time() - 60)
+    assert ahead is not None and "for 365 days" in ahead and "this machine's clock is right" in ahead
+    assert behind is not None and "clock is or was wrong: by it, orders were accepted 365 days from now" in behind
 
 
 @pytest.mark.slow(covered=True)

@@ -21,7 +21,7 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, named, opened
-from payments_async._cli.screen import LISTED, Screen, command_line, counted, money, quoted
+from payments_async._cli.screen import LISTED, Screen, command_line, counted, duration, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, telling
 from payments_async._cli.working import beside, working
@@ -193,8 +193,7 @@ async def _come_back(journal: Journal, name: str | None, grace: float, interval:
 
 def _moment(at: float) -> str:
     """A moment as somebody here reads a clock."""
-    minutes = max(1, round((at - time.time()) / 60))
-    return f"in {counted(minutes, 'minute')}, at {datetime.fromtimestamp(at).astimezone():%H:%M}"
+    return f"in {duration(at - time.time())}, at {datetime.fromtimestamp(at).astimezone():%H:%M}"
 
 
 def _together(first: Reconciliation, then: Reconciliation) -> Reconciliation:
