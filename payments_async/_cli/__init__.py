@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from typing import NoReturn
 
 __all__ = ["COLLECT_AFTER", "main"]
 
@@ -20,9 +21,12 @@ def main() -> None:
     """Run the command line with the arguments of this process."""
     signal.signal(signal.SIGINT, _stopped)  # no traceback, whatever is being imported: nothing was begun
     _fill_standard_files()
+    from payments_async._cli.shortage import raise_limit_of_files, remedy_of_shortage, words_of_shortage
     from payments_async._cli.standard_output import outlive_full_disks, status_of
 
     outlive_full_disks()
+    if (words := raise_limit_of_files()) is not None:
+        _end(words)
     _check_arguments()
     from importlib.util import find_spec
 
@@ -33,14 +37,23 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2)
-    from payments_async._cli.app import app
-
-    gc.freeze()  # what was imported stays: it need not be looked at again
-    gc.set_threshold(COLLECT_AFTER)
     try:
+        from payments_async._cli.app import app
+
+        gc.freeze()  # what was imported stays: it need not be looked at again
+        gc.set_threshold(COLLECT_AFTER)
         app(prog_name="payments-async")
     except SystemExit as end:
         raise SystemExit(status_of(end.code)) from None
+    except Exception as error:  # before a command runs, which tells of its own errors: while it is imported
+        if (remedy := remedy_of_shortage(error)) is None:
+            raise
+        _end(f"stopped: {words_of_shortage(error)}\n  {remedy}")
+
+
+def _end(words: str) -> NoReturn:
+    print(f"payments-async: {words}", file=sys.stderr)
+    raise SystemExit(_STOPPED)
 
 
 def _fill_standard_files() -> None:

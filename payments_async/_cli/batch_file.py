@@ -18,6 +18,7 @@ import typer
 
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace, folder_of_user
+from payments_async._cli.remedies import reason_of
 from payments_async._cli.screen import Screen, clean, counted, flags, money
 from payments_async._cli.working import LatestWords, working
 from payments_async.bulk import Batch, BatchChanged, FileFormat, Guess, read_batch
@@ -99,7 +100,9 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
         kept = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise BadInput(f"{path}: what was kept of columns cannot be read ({reason_of(error)})") from error
+    except (ValueError, RecursionError) as error:
         raise BadInput(
             f"{path}: what was kept of columns cannot be read ({type(error).__name__}); delete it"
         ) from error

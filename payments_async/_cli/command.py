@@ -21,11 +21,13 @@ from payments_async._cli.profiles import SETTINGS, ProfileName, read_profile
 from payments_async._cli.remedies import exit_of
 from payments_async._cli.screen import LogLevel, Screen
 from payments_async._cli.settings import NO_OPTION, ConnectionSettings, fill_in
+from payments_async._cli.shortage import remedy_of_shortage, words_of_shortage
 from payments_async._cli.signals import interruptible, to_its_end
 
 Command = Callable[..., Coroutine[Any, Any, Exit]]
 
 _PROFILE = "profile"  # the option that every command has which takes something from a profile
+_MEND = "mend what it names, then give the same command again"
 _DIGITS = 100  # of sums: the usual 28 could round a great one
 
 
@@ -95,7 +97,7 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         with interruptible(), localcontext(prec=_DIGITS):
             return int(asyncio.run(to_its_end(function(**given))))
     except (BadInput, Declined) as error:
-        return _told(screen, error, str(error), error.status)
+        return _refused(screen, error)
     except PaymentsError as error:
         if screen.debug:
             screen.traceback(error)
@@ -110,13 +112,24 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         return _told(screen, error, "stopped", Exit.STOPPED)
 
 
+def _refused(screen: Screen, error: BadInput | Declined) -> int:
+    """Tell of what a command refuses, or cannot do for what the machine lacks; its exit status."""
+    if remedy := remedy_of_shortage(error):
+        return _told(screen, error, f"stopped: {error}", Exit.STOPPED, remedy)
+    return _told(screen, error, str(error), error.status)
+
+
 def _failed(screen: Screen, error: Exception) -> int:
     """Tell of an unforeseen error; its exit status."""
-    if isinstance(error, MemoryError) or str(error) == "can't start new thread":
-        words = "stopped: the system gives this program too little memory, or no further thread: raise its limits"
-        return _told(screen, error, f"{words}, then give the same command again", Exit.STOPPED)
-    screen.traceback(error)
-    return _told(screen, error, f"an error of this program: {type(error).__name__}; please report it", 1)
+    from payments_async.journal import JournalError  # a help does not wait for it
+
+    remedy = remedy_of_shortage(error)
+    if isinstance(error, JournalError):
+        return _told(screen, error, f"stopped: {error}", Exit.STOPPED, remedy or "")
+    if remedy is None and not isinstance(error, OSError):
+        screen.traceback(error)
+        return _told(screen, error, f"an error of this program: {type(error).__name__}; please report it", 1)
+    return _told(screen, error, f"stopped: {words_of_shortage(error)}", Exit.STOPPED, remedy or _MEND)
 
 
 def _check_signed(given: Mapping[str, object]) -> None:
@@ -126,11 +139,12 @@ def _check_signed(given: Mapping[str, object]) -> None:
         raise BadInput("--who and --why: say who states it, and why; both are kept")
 
 
-def _told(screen: Screen, error: BaseException, message: str, status: int) -> int:
+def _told(screen: Screen, error: BaseException, message: str, status: int, remedy: str = "") -> int:
     if screen.debug and status != 1:
         screen.traceback(error)
-    screen.trouble(message)
-    screen.document({"error": {"kind": type(error).__name__, "message": message}, "exit_status": status})
+    screen.trouble(message, remedy)
+    facts = {"kind": type(error).__name__, "message": message, **({"next_step": remedy} if remedy else {})}
+    screen.document({"error": facts, "exit_status": status})
     return status
 
 
@@ -150,9 +164,10 @@ def show_log(screen: Screen) -> None:
     Warnings of Python's, such as that of an incomplete listing, are shown in any case.
     """
     level = screen.log or (LogLevel.DEBUG if screen.debug else None)
-    log = logging.getLogger("payments_async")
-    log.handlers = [logging.NullHandler() if level is None else _LogOnScreen(screen)]
-    log.setLevel(logging.WARNING if level is None else level.upper())
-    log.propagate = False
+    for name in ("payments_async", "asyncio"):  # whose own words would come with a traceback that nothing masks
+        log = logging.getLogger(name)
+        log.handlers = [logging.NullHandler() if level is None else _LogOnScreen(screen)]
+        log.setLevel(logging.WARNING if level is None else level.upper())
+        log.propagate = False
 
     warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")

@@ -9,7 +9,8 @@ import typer
 from payments_async import Limits
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import WithoutLooking
-from payments_async._cli.screen import clean
+from payments_async._cli.screen import clean, counted
+from payments_async._cli.shortage import places_for_connections
 from payments_async.bulk import Fuse, read_money
 
 _Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Payouts under way at once.")]
@@ -85,8 +86,17 @@ class OutboxLimits:
 
 
 def session_limits(limits: RunLimits | OutboxLimits) -> Limits:
-    """Those of the session: no permit waits for a place."""
-    return Limits(concurrency=max(100, limits.concurrency))
+    """Those of the session: no permit waits for a place.
+
+    Raises:
+        BadInput: This process may not have so many connections.
+    """
+    if limits.concurrency > (places := places_for_connections()):
+        raise BadInput(
+            f"--concurrency {limits.concurrency}: this program may have {counted(places, 'connection')}; raise its "
+            f"limit of open files (ulimit -n), or name at most {places}"
+        )
+    return Limits(concurrency=min(places, max(100, limits.concurrency)))
 
 
 def read_limit(option: str, text: str | None) -> Decimal | None:

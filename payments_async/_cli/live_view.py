@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # a help imports no more than it shows
 
 _WORD_STYLES = ("cyan", "red", "magenta", "bold", "dim", "dim")
 _WAIT_PIPED = 10  # seconds between two lines about a wait
+_UNTOLD = 6  # such waits in which a pipe heard nothing: then it hears how far it is
 _MARGIN = 3  # columns on the right, where a terminal writes its ^C: in the next line it would break the view
 _LOOK = 0.1  # seconds between two looks into the journal
 
@@ -119,9 +120,11 @@ class LiveView(Display):
         step = _sent(progress) * (4 if self._settles else 10) // max(self._total, 1)
         if self._live is None and step > self._told:
             self._told = step
-            done = f"{_sent(progress):,} of {self._total:,}"
-            how_far = f"sent {done}" if self._settles else f"{done} done"
-            self._screen.say(f"{how_far}: {', '.join(self._words(progress))}")
+            self._screen.say(self._how_far(progress))
+
+    def _how_far(self, progress: Progress) -> str:
+        done = f"{_sent(progress):,} of {self._total:,}"
+        return f"{f'sent {done}' if self._settles else f'{done} done'}: {', '.join(self._words(progress))}"
 
     def settled(self, progress: Progress) -> None:
         """Take the last news."""
@@ -137,13 +140,19 @@ class LiveView(Display):
 
     @asynccontextmanager
     async def attending(self, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> AsyncIterator[None]:
-        """Say now and then in a pipe that the service does not answer, which no progress tells; a terminal shows it."""
+        """Say now and then in a pipe how far it is, or that the service does not answer; a terminal shows both."""
 
         async def attend() -> None:
+            told = unchanged = 0
             while True:
                 await sleep(_WAIT_PIPED)
+                unchanged = 0 if told != self._told else unchanged + 1
+                told = self._told
                 if words := silence(self._payments):
                     self._screen.note(words)
+                elif self._progress is not None and unchanged >= _UNTOLD and self._waited < 0:
+                    unchanged = 0
+                    self._screen.note(self._how_far(self._progress))
 
         if self._live is not None:
             yield

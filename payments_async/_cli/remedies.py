@@ -5,10 +5,13 @@ import socket
 
 from payments_async import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 from payments_async._cli.exit_codes import Exit
+from payments_async._cli.shortage import remedy_of_shortage
 
 
 def remedy_of(error: PaymentsError) -> str:
     """What to do about an error, told in settings a person can change."""
+    if not isinstance(error, OutcomeUnknown) and (remedy := remedy_of_shortage(error)):
+        return remedy
     if isinstance(error, AuthenticationFailed) and error.status == 404:
         return "check the path in PAYMENTS_BASE_URL (--base-url): the service is not there"
     if isinstance(error, AuthenticationFailed):

@@ -350,8 +350,9 @@ async def test_the_silence_of_notifications_under_a_wrong_clock(run: Run) -> Non
         ahead = await batch_state.silence(journal, clock=lambda: time.time() + 365 * 86_400)
         behind = await batch_state.silence(journal, clock=lambda: time.time() - 365 * 86_400)
         assert None is await batch_state.silence(journal, clock=lambda: time.time() - 60)
-    assert ahead is not None and "for 365 days" in ahead and "this machine's clock is right" in ahead
-    assert behind is not None and "clock is or was wrong: by it, orders were accepted 365 days from now" in behind
+    assert "for 365 days" in str(ahead)
+    assert "this machine's clock is right" in str(ahead)
+    assert "clock is or was wrong: by it, orders were accepted 365 days from now" in str(behind)
 
 
 @pytest.mark.slow(covered=True)
