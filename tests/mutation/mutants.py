@@ -966,7 +966,21 @@ MUTANTS = (
         "another-account-settles",
         NOTIFICATIONS,
         "a notification of another account settles no order that the service has not accepted",
-        "    if event.account_id is None or row.state in CONFIRMED:\n",
+        "    if theirs is None or row.state in CONFIRMED or theirs == _plain_account(account_of(row.body)):\n",
+        "    if True:\n",
+    ),
+    Mutant(
+        "account-of-its-own-order",
+        NOTIFICATIONS,
+        "an order that names the account it is paid from is notified for it",
+        " or theirs == _plain_account(account_of(row.body)):\n",
+        ":\n",
+    ),
+    Mutant(
+        "refused-account-is-lost",
+        NOTIFICATIONS,
+        "a notification of an account that is new counts once the service names that transaction",
+        "    if found.state not in CONFIRMED or found.before in CONFIRMED:\n",
         "    if True:\n",
     ),
     Mutant(

@@ -139,6 +139,7 @@ _INBOX = (
     "tests/journal/test_contract_doubts.py",
     "tests/journal/test_contract_inbox.py",
     "tests/journal/test_contract_puts.py",
+    "tests/journal/test_other_accounts.py",
     *_IPN,
 )
 _TRAY = (

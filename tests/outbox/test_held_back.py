@@ -19,6 +19,7 @@ from payments_async.outbox import Outbox, WorkerSettings
 AMOUNT = "UPDATE outbox SET amount = '7' WHERE request_id = ?"
 BODY = "UPDATE outbox SET body = x'7b7d' WHERE request_id = ?"
 PLANNED_AGAIN = "UPDATE outbox SET state = 'planned', attempt = 0 WHERE request_id = ?"
+WIPED = "UPDATE outbox SET state = 'planned', attempt = 0, transaction_id = zeroblob(16) WHERE request_id = ?"
 
 
 def damage(path: Path, number: int, edit: str = AMOUNT) -> None:
@@ -45,11 +46,12 @@ async def test_a_planned_order_that_is_damaged(tmp_path: Path) -> None:
             await outbox.put(payout(1))
             await here.comes_to({"accepted": 3})
             assert "what was put" in ((await outbox.pay(payout(1))).conflict or "")
+        damage(tmp_path / "journal.db", 0, WIPED)
         damage(tmp_path / "journal.db", 2, PLANNED_AGAIN)
         async with Outbox(here.payments, here.journal, worker=WorkerSettings(settles=False)) as outbox:
             await outbox.pay(payout(3))
-            (shown,) = [entry async for entry in here.journal.conflicts() if entry.state is State.PLANNED]
-            assert "do not pay it again" in (shown.conflict or "")
+            shown = [entry.conflict async for entry in here.journal.conflicts() if entry.state is State.PLANNED]
+            assert 2 * ["it is planned, though it was sent before: the file was edited; do not pay it again"] == shown
         assert 4 == len(here.sandbox.ledger)
 
 

@@ -75,7 +75,9 @@ _OF_ACCEPTED, _OF_ENDED = (*_OF_PERMIT, "BYTEA"), (*_OF_PERMIT, "TEXT", "BYTEA",
 _MARK = re.compile(r"\?|given\.column(\d)")
 _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND lease_until > ?"  # only an open chunk has an owner
 _NOT_AS_PUT = "what the file holds of it is not what was put; it was not sent: put it again"
-_EDITED = "it is planned, though the service has named its transaction: the file was edited; do not pay it again"
+_EDITED = "it is planned, though it was sent before: the file was edited; do not pay it again"
+# No attempt is ever taken back, so that a row without one has never had the token of a permit.
+_WAS_SENT = f"(sent_before = 0 AND transaction_id <> {NO_TRANSACTION}) OR (attempt = 0 AND token <> 0)"
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
     WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
     AND EXISTS (SELECT 1 FROM chunk WHERE {_HELD})"""  # noqa: S608 - no value in it
@@ -315,7 +317,7 @@ def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...
     """
     found = commit.execute(
         f"""SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority, traceparent,
-        CASE WHEN sent_before = 0 AND transaction_id <> {NO_TRANSACTION} THEN 1 ELSE 0 END
+        CASE WHEN {_WAS_SENT} THEN 1 ELSE 0 END
         FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND {IS_SENDABLE} ORDER BY id""",  # noqa: S608 - no value in it
         chunk_bounds(run, number),
     ).fetchall()
