@@ -765,3 +765,17 @@ async def test_processes_that_are_killed(till: Bank, service: Sandbox) -> None:
             sent = [execution.request_id for execution in service.ledger]
             assert (len(sent), set()) == (len(set(sent)), set(sent) - set(till.withdrawn))
             assert len(till.withdrawn) >= len(credited) >= len(till.withdrawn) - _LIVES * _WORKERS  # what was under way
+
+
+async def test_a_namespace_with_each_mark_that_a_library_reads(shop: Bank) -> None:
+    """An order is laid in it by each library."""
+    schema = "o'brien \"% :v1 \\ $1"
+    async with PostgresJournal(shop.dsn, schema=schema, state_folder=None) as journal:
+        try:
+            await in_outbox(journal, 1)
+            async with shop.begin() as connection:
+                await journal.lay("shop", payout(7), connection)
+            assert (1, 0) == await journal.count_laid("shop")
+        finally:
+            with psycopg.connect(shop.dsn, autocommit=True) as connection:
+                connection.execute(psycopg.sql.SQL("DROP SCHEMA {} CASCADE").format(psycopg.sql.Identifier(schema)))

@@ -189,7 +189,8 @@ def _marked(sql: str, mark: str, namespace: str) -> str:
     first, *others = sql.split("?")
     numbers = count(1)
     marked = "".join([first, *(mark.format(next(numbers)) + part for part in others)])
-    return marked.replace("{s}", namespace)
+    doubled = namespace.replace("'", "''")
+    return marked.replace("'{s}.", f"'{doubled}.").replace("{s}", namespace)
 
 
 @cache

@@ -461,11 +461,11 @@ STEPS: tuple[Step, ...] = (
         oldest=6,
     ),
 )
-_CHANGERS = """(SELECT string_agg(f.what, ', ' ORDER BY f.what) FROM (
-    SELECT 'trigger ' || t.tgname || ' on ' || CAST(t.tgrelid AS regclass) AS what FROM pg_catalog.pg_trigger t
-    WHERE t.tgrelid = ANY (CAST({tables} AS oid[])) AND CAST(t.tgtype AS INT) & 3 = 3 AND t.tgenabled <> 'D'
-    UNION ALL SELECT 'rule ' || r.rulename || ' on ' || CAST(r.ev_class AS regclass) FROM pg_catalog.pg_rewrite r
-    WHERE r.ev_class = ANY (CAST({tables} AS oid[])) AND r.ev_enabled <> 'D') f)"""
+_CHANGERS = """(SELECT string_agg(f.what, ', ') FROM (
+    SELECT 'rule ' || r.rulename || ' on ' || CAST(r.ev_class AS regclass) AS what FROM pg_catalog.pg_rewrite r
+    WHERE r.ev_class = ANY (CAST({tables} AS oid[])) AND r.ev_enabled <> 'D'
+    UNION ALL SELECT 'trigger ' || t.tgname || ' on ' || CAST(t.tgrelid AS regclass) FROM pg_catalog.pg_trigger t
+    WHERE t.tgrelid = ANY (CAST({tables} AS oid[])) AND CAST(t.tgtype AS INT) & 3 = 3 AND t.tgenabled <> 'D') f)"""
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
 TRAY = "tray"  # what is told when an order lies there; of anything else only that something was committed
