@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import closing
 from decimal import localcontext
 from typing import Any, cast
 
@@ -94,8 +95,9 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         _check_signed(given)
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
-        with interruptible(), localcontext(prec=_DIGITS):
-            return int(asyncio.run(to_its_end(function(**given))))
+        # closed, where Ctrl-C comes before the loop has begun it: else Python would warn that nothing awaited it
+        with interruptible(), localcontext(prec=_DIGITS), closing(to_its_end(lambda: function(**given))) as work:
+            return int(asyncio.run(work))
     except (BadInput, Declined) as error:
         return _refused(screen, error)
     except PaymentsError as error:

@@ -34,10 +34,10 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+async def to_its_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Do some work; once it is done, Ctrl-C does nothing any more: it would break off the closing of the loop."""
     try:
-        return await work
+        return await work()
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
