@@ -125,7 +125,7 @@ def show_payouts(
         ]
         for one in shown
     ]
-    screen.table(["Order", "Paid to", "Beneficiary", "Message to them", amount], rows, right=[amount])
+    screen.table(["Order", "Paid to", "Beneficiary", "Message", amount], rows, right=[amount])
     if not shows_all:
         screen.say("--show-personal shows all of them")
 

@@ -343,6 +343,17 @@ async def test_the_silence_of_notifications_is_told(run: Run, monkeypatch: pytes
 
 
 @pytest.mark.slow
+async def test_a_report_of_open_orders_says_how_to_settle_them(run: Run) -> None:
+    """A report right after the run shows accepted orders: the service's list tells whether they were paid."""
+    await october(run)
+    early = await run("bulk", "report")
+    assert "2 orders without a final outcome yet. Look them up, then report again:" in early.said
+    assert "bulk reconcile --journal pay.sqlite --batch-id" in early.said
+    await run("bulk", "run", "--settle", "--yes")
+    assert "Look them up" not in (await run("bulk", "report", "--overwrite")).said
+
+
+@pytest.mark.slow
 async def test_the_silence_of_notifications_under_a_wrong_clock(run: Run) -> None:
     """It is told in days, and that the clock may be wrong; an acceptance that is yet to come proves that it is."""
     await october(run)

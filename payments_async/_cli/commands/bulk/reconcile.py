@@ -34,6 +34,7 @@ _ENOUGH = 1000  # unknown orders that are asked when they are due
 _SOONEST, _LATEST = 2.0, 300.0  # seconds before the first look into the lists, and between two of them
 _LOOK = 1.0  # seconds between two looks into the journal
 _ROOM = 9  # lines of a screen of 25 for ids
+_STRANGERS = "transactions that this journal never sent"
 
 
 async def bulk_reconcile(
@@ -284,12 +285,13 @@ def _show(screen: Screen, found: Reconciliation) -> None:
         "accepted long ago and not final: ask the service": found.stuck,
         "amounts that differ": differences,
         "more than one transaction: it may have been paid twice; ask the service": doubles,
-        f"{counted(found.strangers_seen, 'transaction')} that this journal never sent": unknown_transactions,
+        _STRANGERS: unknown_transactions,
     }
+    counts = {title: len(lines) for title, lines in lists.items()} | {_STRANGERS: found.strangers_seen}
 
     def write(most: int) -> None:
         for title, lines in lists.items():
-            screen.listing(f"[bold]{title}[/]", lines, len(lines), most=most)
+            screen.listing(f"[bold]{title}[/]", lines, counts[title], most=most)
         if any(lists.values()):
             screen.say()
 

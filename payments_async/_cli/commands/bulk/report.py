@@ -8,13 +8,14 @@ import typer
 from payments_async._cli.batch_file import FormatOptions, RowOptions, read_payments
 from payments_async._cli.batch_state import currency_of, exit_after, reasons, show_archives, show_progress, show_reasons
 from payments_async._cli.exit_codes import Exit
-from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
-from payments_async._cli.screen import Screen, counted, plain, quoted
+from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, named, opened
+from payments_async._cli.screen import Screen, command_line, counted, plain, quoted
 from payments_async._cli.working import LatestWords, working
 from payments_async._cli.written import complaints, stem_of
 from payments_async.bulk import report, returned_file
+from payments_async.journal import Progress, State
 
-_ROOM = 14  # lines of a screen of 25 for reasons
+_ROOM = 11  # lines of a screen of 25 for reasons
 
 
 async def bulk_report(
@@ -87,6 +88,15 @@ async def bulk_report(
     if written.tried_again:
         screen.say(f"Of those not paid, {written.tried_again:,} were tried again, and are paid so or not settled")
     show_reasons(screen, needing, unpaid, room=_ROOM)
+    if not quarantined:
+        _tell_open(screen, progress, journal, name)
     status = exit_after(progress, quarantined=quarantined)
     document = {**plain(written), "standing": written.standing}
     return screen.ended(status, {"report": document, "returned": None if returned is None else plain(returned)})
+
+
+def _tell_open(screen: Screen, progress: Progress, place: JournalPlace | None, batch_id: str) -> None:
+    """Say how orders that have not ended are settled, for a report that is final."""
+    if open_ := progress.counts[State.ACCEPTED] + progress.counts[State.UNKNOWN]:
+        screen.say(f"\n{counted(open_, 'order')} without a final outcome yet. Look them up, then report again:")
+        screen.command(command_line("bulk reconcile", journal=named(place), batch_id=batch_id))
