@@ -15,6 +15,7 @@ from explorer import (
     puts,
     readings,
     replies,
+    servers,
     sessions,
     signatures,
     workers,
@@ -62,4 +63,5 @@ DESKS = tuple(
 WIRES = (
     *(replies.search, readings.search, arrivals.search),
     *(sessions.search, absences.search, departures.search, files.search, workers.search),
+    servers.search,
 )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from explorer import absences, arrivals, departures, desks, files, readings, replies, sessions, workers
+from explorer import absences, arrivals, departures, desks, files, readings, replies, servers, sessions, workers
 from explorer.judges import Judges
 from explorer.plans import DEFAULT, DESKS, LONG, TINY
 from explorer.searches import search
@@ -91,6 +91,13 @@ def test_every_history_of_a_departure_record() -> None:
 def test_every_history_of_a_journals_files() -> None:
     """Copied, put back, lost, named twice or adopted, at whatever moment: what was sent is never sent again."""
     report = files.search()
+    assert ("", ()) == (report.wrong, report.history), str(report)
+
+
+@pytest.mark.slow
+def test_every_history_of_a_journal_on_a_server() -> None:
+    """Whatever becomes of an exchange or of its tables, an order leaves once, and none that was put is lost."""
+    report = servers.search()
     assert ("", ()) == (report.wrong, report.history), str(report)
 
 

@@ -23,8 +23,6 @@ from urllib.parse import quote, urlencode
 import pytest
 from machine import keep_files_in_memory
 
-from payments_async.journal import PostgresJournal
-
 if TYPE_CHECKING:
     import psycopg
 
@@ -59,6 +57,8 @@ def keep_sessions() -> None:
 
     A test that counts sessions ends them before, by ``end_sessions``.
     """
+    from payments_async.journal import PostgresJournal  # a mutant is imported after the server was begun
+
     if _keeping:
         return
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()

@@ -308,6 +308,8 @@ def explore(mutants: Sequence[Mutant], terms: Terms, tell: Tell) -> None:
                 return f"{plan.name}: {report.wrong}"
         return ""
 
+    if any("servers" in DESKS.get(mutant.file, ()) for mutant in mutants):
+        importlib.import_module("journal.postgres").dsn()  # one server for all children
     for mutant in mutants:
         of_file = comes_by("explorer", mutant.file)
         judge = partial(first_wrong, mutant.file)

@@ -264,6 +264,9 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING), ("arrivals",)),
     mutants.DELIVERIES: ("deliveries",),
     **dict.fromkeys((mutants.CREW, mutants.LEASES), ("workers",)),
+    **dict.fromkeys(
+        (mutants.TRAY, mutants.SERVER, mutants.CONNECTION, mutants.EXCHANGE, mutants.POSTGRES), ("servers",)
+    ),
 }
 BY_DESKS_ALONE = frozenset(
     {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
@@ -271,6 +274,7 @@ BY_DESKS_ALONE = frozenset(
     | {mutants.DEPARTURES, mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL}
     | {mutants.LISTS, mutants.STATUSES, mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING}
     | {mutants.DELIVERIES, mutants.CREW, mutants.LEASES, mutants.WRITER}
+    | {mutants.TRAY, mutants.SERVER, mutants.CONNECTION, mutants.EXCHANGE, mutants.POSTGRES}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
 _UNSEEN: Mapping[str, frozenset[str]] = {
