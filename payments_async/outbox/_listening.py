@@ -13,7 +13,7 @@ from payments_async.journal import Journal
 from payments_async.journal._changes import OrderEvent
 from payments_async.journal._faults import JournalClosed, JournalError, OrderUnknown
 from payments_async.journal._records import Entry
-from payments_async.journal._states import State
+from payments_async.journal._states import UNSENT, State
 from payments_async.outbox._reconcile import tell_the_session
 from payments_async.outbox._scans import ReconcileTarget
 
@@ -25,6 +25,7 @@ _LISTEN = 10.0  # seconds after which a file is asked whether anything was writt
 _MISSED = 30.0  # seconds after which it is looked for what was written, where the notice of a commit may be missed
 _ELSEWHERE = 1.0  # ... for an order of a batch that another program runs, of which nothing is heard
 _PAGE = 1000  # changes read at once
+SENT = frozenset(State) - {*UNSENT}  # the states of which a caller or a handler may hear
 
 
 class ChangeListener:
@@ -34,6 +35,8 @@ class ChangeListener:
         name: Of the outbox.
         moved: Hears of each state that orders have come to.
         look: Hears that something was written, whatever it is.
+        heeds: Tells the states that ``moved`` and ``look`` have to hear of at once where this process brought orders
+            to them; of others they hear within ten seconds.
 
     Attributes:
         last: The last change that was heard of.
@@ -48,12 +51,14 @@ class ChangeListener:
         *,
         moved: Callable[[Collection[State]], None],
         look: Callable[[], None],
+        heeds: Callable[[], Collection[State]],
     ) -> None:
         self._payments = payments
         self._journal = journal
         self._name = name
         self._moved = moved
         self._look = look
+        self._heeds = heeds
         self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}
         self._wanted = asyncio.Event()  # a caller waits
         self.last = 0
@@ -123,7 +128,8 @@ class ChangeListener:
         while True:
             try:
                 patience = _LISTEN if self._journal.hears_every_commit else _MISSED
-                before, seen = seen, await self._journal.committed(seen, timeout=patience)
+                before = seen
+                seen = await self._journal.committed(seen, timeout=patience, wanted=self._wanted_states)
                 if seen == before and self._journal.hears_every_commit:
                     continue
                 self.last = await self._read_on(self.last)
@@ -138,6 +144,10 @@ class ChangeListener:
                 delay = AGAIN_INITIAL
                 self._look()
                 await self._rest()
+
+    def _wanted_states(self) -> Collection[State]:
+        """The states that matter at once: callers wait for any that tells how an order was sent."""
+        return {*self._heeds(), *SENT} if self._waiting else self._heeds()
 
     async def _rest(self) -> None:
         """Let what is written add up for a moment, unless a caller waits."""

@@ -170,7 +170,9 @@ class Outbox:
             interval=self._interval,
             now=now,
         )
-        self._listener = ChangeListener(payments, journal, name, moved=self._moved, look=self._sender.look)
+        self._listener = ChangeListener(
+            payments, journal, name, moved=self._moved, look=self._sender.look, heeds=self._heeded
+        )
         self._tasks = Tasks(f"the outbox {name}")
         self._putting: set[asyncio.Future[Placed]] = set()
         self._unhook: list[Callable[[], None]] = []
@@ -180,6 +182,8 @@ class Outbox:
         self._closing: asyncio.Task[None] | None = None
         self._settler: Settler | None = None
         observer = executor_of(payments).observer
+        work = {State.PLANNED: worker.sends, State.UNKNOWN: worker.settles}
+        self._work = [state for state in State if observer is not None or work.get(state)]
         self._handlers = ChangeHandlers(journal, name, policy=policy, observer=observer, clock=now)
         self._writes = executor_of(payments).sends_written()
 
@@ -740,6 +744,10 @@ class Outbox:
             self._handlers.wake()
         if State.UNKNOWN in states and self._settler is not None:
             self._settler.kick()
+
+    def _heeded(self) -> Collection[State]:
+        """The states of orders that handlers, workers, the settler or an observer here have to hear of at once."""
+        return {*self._handlers.states, *self._work}
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -57,7 +57,6 @@ class OutboxWorker(WorkerPool):
         fuse: Its rules.
         paused: Why nothing is sent, or ``None``.
         trouble: What hinders the sending at the moment, in words, or ``None``.
-        progress: How all orders of the outbox stood a moment ago.
         now: Unix seconds.
         look_for: Reads the service's list for a batch before anything of it is sent; tells why that failed.
         claims_batches: Chunks of batches are claimed by ourselves, and not only when we are handed one.
@@ -70,7 +69,6 @@ class OutboxWorker(WorkerPool):
     claims_batches: bool = True
     paused: Pause | None = None
     trouble: str | None = None
-    progress: Progress | None = None
     _day: str = attrs.field(init=False, default="")
     _refusals: int = attrs.field(init=False, default=0)
     _refused_until: float = attrs.field(init=False, default=float("-inf"))
@@ -265,7 +263,7 @@ class OutboxWorker(WorkerPool):
     async def refresh(self) -> Progress:
         """See how all orders stand, whether anybody has paused it, and whether a new day has begun."""
         was_pausing = self._is_pausing  # before it is asked: it may be written down while the answer is on its way
-        progress = self.progress = await self.journal.progress(outbox=self.name)
+        progress = await self.journal.progress(outbox=self.name)
         self._asked = number = self._asked + 1
         paused = await self.journal.paused(self.name)
         is_latest, self._heard = (
@@ -302,8 +300,7 @@ class OutboxWorker(WorkerPool):
         await self._notice_silence()
         if self.pace.is_answered:
             self.trouble, self._refusals = None, 0
-        if self.progress is not None:
-            await self._follow_the_day(self.progress)
+        await self._follow_the_day()
         if not self.drains and self._has_slept():
             self.drain()  # the list is read again before anything more is sent
 
@@ -358,14 +355,15 @@ class OutboxWorker(WorkerPool):
         self.pace.silent_since, self._is_cut_off, self.trouble = None, False, None
         self.look()
 
-    async def _follow_the_day(self, progress: Progress) -> None:
+    async def _follow_the_day(self) -> None:
         """Let the limit of a day begin anew with each."""
         if self.fuse.max_per_day is None:
             return
         day = datetime.fromtimestamp(self.now(), UTC).astimezone(self.payments.dialect.timezone).date().isoformat()
         if day == self._day:
             return
-        before = await self.journal.begin_day(self.name, day, spent_in(progress))
+        spent = spent_in(await self.journal.progress(outbox=self.name))
+        before = await self.journal.begin_day(self.name, day, spent)
         self._day = day
         self.meter.limit(before, self.fuse.max_per_day)
 

@@ -669,6 +669,48 @@ async def test_who_waits_hears_of_a_commit(opens: Opens, shop: Journal) -> None:
         assert seen != await asyncio.wait_for(waiting, 60)
 
 
+async def test_who_waits_for_states_hears_of_no_own_put_and_permit(
+    shop: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an own outcome at once, where its state is one of them, and of what else the journal does; of each once."""
+    monkeypatch.setattr("payments_async.journal._sqlite._journal._HELD_UP", 60.0)
+    seen = await heard_of_all(shop)
+    waiting = asyncio.ensure_future(shop.committed(seen, timeout=60, wanted={State.ACCEPTED, State.REJECTED}.copy))
+    placed = await put(shop, 1, permits=True)
+    other = await put(shop, 2)
+    permit = await shop.permit(*held(other))
+    assert isinstance(permit, Permit)
+    await shop.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
+    seen = await heard_of_all(shop)
+    assert placed.permit is not None
+    await shop.record(Outcome(permit=placed.permit, signal=Signal.ACCEPTED, transaction_id=transaction_id()))
+    assert seen < await asyncio.wait_for(waiting, 60) == await shop.committed(seen, timeout=60)
+    seen = await heard_of_all(shop)
+    waiting = asyncio.ensure_future(shop.committed(seen, timeout=60, wanted=frozenset))
+    await shop.pause(SHOP, who="A. Clerk", why="lunch")
+    assert seen < await asyncio.wait_for(waiting, 60)
+
+
+async def test_another_journal_commits_between_two_own_commits(opens: Opens, shop: Journal) -> None:
+    """Whoever waits hears of it, though all that this journal has done meanwhile is not told."""
+    async with opens() as other:
+        await other.open_outbox(SHOP, IDENTITY)
+        for number in (1, 4):
+            seen = await heard_of_all(shop)
+            await put(shop, number)
+            await other.put(SHOP, order(number + 1))
+            await put(shop, number + 2)
+            assert seen + 2 < await shop.committed(seen, timeout=60, wanted=frozenset)
+
+
+async def heard_of_all(journal: Journal) -> int:
+    """What was committed, once all of that was heard of."""
+    seen = await journal.committed(0, timeout=0)
+    while seen != (seen := await journal.committed(seen, timeout=0.2)):
+        pass
+    return seen
+
+
 # Two journals, a journal opened again
 
 

@@ -170,6 +170,22 @@ async def test_a_locked_file(path: Path) -> None:
         await permitted(journal, chunk)
 
 
+async def test_a_commit_that_waits_for_another_process(path: Path) -> None:
+    """Whoever waits for news hears meanwhile that there may be some."""
+    async with SqliteJournal(path, busy_timeout=120.0) as journal:
+        chunk = await claimed(journal)
+        seen = await journal.committed(0, timeout=0)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            permit = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
+            for _ in range(10):
+                await asyncio.sleep(0)  # until a thread has it
+            assert seen < await journal.committed(seen, timeout=60, wanted=frozenset)
+            assert not permit.done()
+            other.execute("ROLLBACK")
+        await permit
+
+
 def test_a_file_we_may_not_write(path: Path) -> None:
     """It says so before anything is sent."""
     asyncio.run(made(path))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import Any, Protocol
 
+from payments_async.journal._engine._tally import Tally
 from payments_async.journal._examination import IntegrityCheck, VerificationReport
 from payments_async.journal._machine._memory import MachineState
 from payments_async.journal._statements._database import Connection, Database, Gathered
@@ -29,6 +30,10 @@ class JournalDatabase(Database, Protocol):
         memory: What remembers it on this machine, while it is open; ``None`` where nothing does.
         holder: Name of this opening, by which others know whether it lives; empty where they cannot.
     """
+
+    @property
+    def commits(self) -> Tally:
+        """Rises with each of our own commits, told by the thread that writes, and with those of others."""
 
     @property
     def within(self) -> float:

@@ -30,6 +30,7 @@ from payments_async.journal._approvals import (
 )
 from payments_async.journal._changes import OrderEvent, Subscription
 from payments_async.journal._engine._database import JournalDatabase, examined
+from payments_async.journal._engine._tally import Wanted
 from payments_async.journal._engine._threads import Sequencer
 from payments_async.journal._engine._writer import Writer
 from payments_async.journal._examination import VerificationReport
@@ -668,7 +669,7 @@ class Journal:
             traceparent=traceparent,
             together=self._put_all,
         )
-        placed = self._writer.submit("put", request, together=self._put_all)
+        placed = self._writer.submit("put", request, together=self._put_all, only_moves=True)
         if permits:
             placed.add_done_callback(partial(self._withdraw_unheard, request))
         return placed
@@ -927,7 +928,9 @@ class Journal:
         outcome is recorded, and a permit that was granted is given back: it never reached the caller, so nothing left.
         """
         request = _permits.PermitRequest(chunk, claimed, after)
-        asked = self._writer.submit("permit", request, together=_permits.grant_all, droppable=after is None)
+        asked = self._writer.submit(
+            "permit", request, together=_permits.grant_all, droppable=after is None, only_moves=True
+        )
         try:
             return await asked
         except (asyncio.CancelledError, JournalUnavailable) as error:
@@ -940,7 +943,8 @@ class Journal:
 
     async def record(self, outcome: Outcome) -> TransitionResult:
         """Write down how an attempt ended. Taken at any time, also when the lease was lost; also when cancelled."""
-        return await self._writer.submit("record", _permits.EndedAttempt(outcome), together=_permits.record_all)
+        attempt = _permits.EndedAttempt(outcome)
+        return await self._writer.submit("record", attempt, together=_permits.record_all, only_moves=True)
 
     # The outbox: evidence and persons
 
@@ -1606,13 +1610,15 @@ class Journal:
         """Whether ``committed`` tells another number after each commit: of a file, and not where NOTIFY may fail."""
         return False
 
-    async def committed(self, seen: int, *, timeout: float) -> int:
+    async def committed(self, seen: int, *, timeout: float, wanted: Wanted | None = None) -> int:
         """Wait until something was written by anybody since, for so many seconds at most; tells what to pass next time.
 
         Args:
             seen: What the last call told, or 0.
+            wanted: Tells the states that the caller hears of. By it no ``put``, ``permit`` or ``record`` of this
+                journal wakes the caller that moves orders into other states alone; those of other processes do.
         """
-        raise NotImplementedError
+        return await self._database.commits.beyond(seen, timeout, wanted)
 
     async def prune_inbox(self, *, older_than: float) -> Pruned:
         """Forget notifications that came, the last time, more than so many seconds ago.

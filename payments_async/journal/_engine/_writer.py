@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -36,6 +36,7 @@ class _Operation(NamedTuple, Generic[T]):
     droppable: bool
     at_once: bool
     gives_back: bool
+    only_moves: bool
 
 
 class _Opening:
@@ -96,7 +97,6 @@ class Writer:
         self._is_busy = False  # a group is with a thread, or will be in a moment
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sequencer: Sequencer | None = None
-        self._next: asyncio.Future[None] | None = None  # done with the next commit
         self._death: JournalUnavailable | None = None  # of the thread, by a mistake of ours
 
     async def open(self) -> None:
@@ -132,6 +132,7 @@ class Writer:
         droppable: bool = False,
         at_once: bool = False,
         gives_back: bool = False,
+        only_moves: bool = False,
     ) -> asyncio.Future[T]:
         """Queue an operation.
 
@@ -145,6 +146,7 @@ class Writer:
                 changes nothing but the journal.
             gives_back: It gives back what was leased, which runs out by itself. All such operations together wait once
                 for a database that is away.
+            only_moves: All that others hear of it is which states its orders came to.
         """
         loop = asyncio.get_running_loop()
         if self.is_forked:
@@ -155,7 +157,7 @@ class Writer:
             raise self._fault(self._death, "")
         future: asyncio.Future[T] = loop.create_future()
         at_once = at_once or together is not None
-        self._waiting.append(_Operation(name, work, future, together, droppable, at_once, gives_back))
+        self._waiting.append(_Operation(name, work, future, together, droppable, at_once, gives_back, only_moves))
         if not self._is_busy:
             self._is_busy = True
             try:
@@ -214,18 +216,27 @@ class Writer:
         group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
         return group
 
-    def next_commit(self) -> asyncio.Future[None]:
-        """Done as soon as something was committed here; everybody who waits has the same one."""
-        if self._next is None or self._next.done():
-            self._next = asyncio.get_running_loop().create_future()
-        return self._next
+    def ask(self, question: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """Ask the connection that writes, between two commits."""
+        if self._sequencer is None or self.is_forked:
+            raise JournalClosed("the journal is not open in this process")
+        asked: Any = self._sequencer  # an executor, as far as a loop asks for one
+        return asyncio.get_running_loop().run_in_executor(asked, self._answer, self._opening, question)
 
-    def _committed(self, told: list[_Told]) -> None:
+    def _answer(self, opening: _Opening, question: Callable[[Connection], T]) -> T:
+        """In a thread: ask."""
+        if not opening.is_open:
+            raise self._death or JournalClosed("the journal is not open in this event loop")
+        try:
+            return question(opening.borrow())
+        except self._database.Error as error:
+            raise self._database.translated(error) from error
+
+    def _committed(self, told: list[_Told], entered: Collection[str] | None) -> None:
         """Tell who waits, and begin to gather for the next commit."""
         try:
             _deliver(told)
-            if self._next is not None and not self._next.done():
-                self._next.set_result(None)
+            self._database.commits.rise(entered)
             self._is_busy = bool(self._waiting)
             if self._is_busy:
                 self._gather_again()
@@ -252,9 +263,9 @@ class Writer:
             self._tell(_deliver, self._failed(group, fault))
             return
         try:
-            told = self._done(opening, group)
+            told, entered = self._done(opening, group)
             opening.give_back()
-            self._tell(self._committed, told)
+            self._tell(partial(self._committed, entered=entered), told)
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is to wait for what is not done
             self._tell(self._died, self._failed(group, self._dead(error)))
             opening.end()
@@ -266,20 +277,20 @@ class Writer:
         _log.error("what writes %s ended (%s): open the journal again", self._database.named, why, exc_info=error)
         return self._death
 
-    def _done(self, opening: _Opening, group: list[_Operation[Any]]) -> list[_Told]:
-        """Commit a group; tells what came of each operation."""
+    def _done(self, opening: _Opening, group: list[_Operation[Any]]) -> _Done:
+        """Commit a group."""
         opening.gives_back = all(operation.gives_back for operation in group)
         try:
             connection = opening.borrow()
         except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to all
-            return self._failed(group, error)
-        told = self._commit_at_once(connection, group)
-        if told is not None:
-            return told
+            return self._failed(group, error), None
+        done = self._commit_at_once(connection, group)
+        if done is not None:
+            return done
         try:
             now = self._begin(opening)
         except Exception as error:  # noqa: BLE001 - as above
-            return self._undone(opening.connection or connection, group, error)
+            return self._undone(opening.connection or connection, group, error), None
         return self._commit(opening.borrow(), now, group)
 
     def _died(self, told: list[_Told]) -> None:
@@ -303,7 +314,7 @@ class Writer:
         opening.connection = None
         return self._database.begin(opening.borrow())
 
-    def _commit_at_once(self, connection: Connection, group: list[_Operation[Any]]) -> list[_Told] | None:
+    def _commit_at_once(self, connection: Connection, group: list[_Operation[Any]]) -> _Done | None:
         """Do a group in one commit, all of whose statements leave together, each with the answer that it has to have.
 
         Returns:
@@ -326,11 +337,11 @@ class Writer:
                     commit.passed("commit.done")
                     done()
                     _log_settled(commit)
-                    return list(map(_told_now, told))
+                    return list(map(_told_now, told)), _entered(commit, group)
             except Unforeseen:
                 pass
             except Exception as error:  # noqa: BLE001 - as in `_commit`
-                return self._undone(connection, group, error)
+                return self._undone(connection, group, error), None
             self._known.clear()
         return None
 
@@ -358,7 +369,7 @@ class Writer:
             of=group,
         )
 
-    def _commit(self, connection: Connection, now: float, group: list[_Operation[Any]]) -> list[_Told]:
+    def _commit(self, connection: Connection, now: float, group: list[_Operation[Any]]) -> _Done:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
             commit = self._begun_commit(connection, now, group)
@@ -372,11 +383,11 @@ class Writer:
                 sealed()
             _log_settled(commit)
         except JournalBehind as error:
-            return self._behind(connection, group, error)
+            return self._behind(connection, group, error), None
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang everybody who waits
             # Whether it failed halfway or its answer was lost: it counts as not granted, and nobody sends.
-            return self._undone(connection, group, error)
-        return told
+            return self._undone(connection, group, error), None
+        return told, _entered(commit, group)
 
     def _apply_all(self, commit: Commit, operations: Iterable[_Operation[Any]]) -> list[_Told]:
         """Do operations in their sequence, neighbours of one kind together."""
@@ -488,10 +499,19 @@ class Writer:
 
 # those who wait for operations that were done together, and what came of each; or one, and why it failed
 _Told = tuple[Sequence[asyncio.Future[Any]], Sequence[Any], Exception | None]
+# what came of each operation of a commit; and the states that orders came to, ``None`` where others may hear of more
+_Done = tuple[list[_Told], Collection[str] | None]
 
 
 class _OneByOne(Exception):
     """One of several is out of the ordinary."""
+
+
+def _entered(commit: Commit, group: Iterable[_Operation[Any]]) -> Collection[str] | None:
+    """The states that orders came to by a commit; ``None`` where others may hear of more than that."""
+    if not all(operation.only_moves for operation in group):
+        return None
+    return {state for _, state, count, _ in commit.moves if count > 0}
 
 
 def _told_now(told: _Told) -> _Told:

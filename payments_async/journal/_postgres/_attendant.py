@@ -61,10 +61,10 @@ class Attendant:
         key: Attendants of one process with the same key share a listener: their connections are alike.
         schema: The namespace, which is the name of the channel too.
         holder: The name of this opening.
-        heard: Called, in the listener's thread, when a process has committed something, or may have: with the count of
-            all commits that moved an order, or 0 where only we have, or ``None`` where it is in the tray alone; and
-            with whether it may be there.
-        mark: Gives what our own commits are notified with. They are counted already, and the server is not asked.
+        heard: Called, in the listener's thread, when another journal has committed something, or may have: with the
+            count of all commits that moved an order, or ``None`` where it is in the tray alone; and with whether it
+            may be there.
+        mark: Gives what our own commits are notified with, of which this journal knows.
         lent: Called when the session was found to be another one: a pooler lends them, since a moment ago.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
             a server that was started anew.
@@ -102,7 +102,6 @@ class Attendant:
         self._missing: dict[str, float] = {}
         self._looked = -math.inf  # when it was seen who is missing
         self._is_told = False
-        self._is_told_of_others = False
         self._is_laid = False
         self._has_ended = False
         self._telling = Lock()
@@ -176,7 +175,7 @@ class Attendant:
 
     def hear_all(self) -> None:
         """What was committed meanwhile is to be looked for."""
-        self._is_told = self._is_told_of_others = self._is_laid = True
+        self._is_told = self._is_laid = True
 
     def disappear(self, connection: PgConnection, *, listens: bool) -> None:
         """Have no row any more, and no lock.
@@ -222,18 +221,17 @@ class Attendant:
         if words == TRAY:
             self._is_laid = True
         else:
-            self._is_told = True
-            self._is_told_of_others |= words != self._mark()
+            self._is_told |= words != self._mark()
 
     def counting(self) -> tuple[str, Sequence[object]]:
         """The question how many commits there are: a notice does not say, for that may be anybody's."""
         table = f"{quoted(self.schema)}.meta"
         return f"SELECT coalesce(max(CAST(value AS BIGINT)), 0) FROM {table} WHERE key = 'commits'", ()  # noqa: S608
 
-    def taken(self) -> tuple[bool, bool, bool]:
-        """What is to be told from now on: of commits, of those of others, of what is laid in the tray."""
-        taken = self._is_told, self._is_told_of_others, self._is_laid
-        self._is_told = self._is_told_of_others = self._is_laid = False
+    def taken(self) -> tuple[bool, bool]:
+        """What is to be told from now on: of commits, of what is laid in the tray."""
+        taken = self._is_told, self._is_laid
+        self._is_told = self._is_laid = False
         return taken
 
     def tell(self, commits: int | None, is_laid: bool) -> None:
@@ -400,11 +398,11 @@ class JournalListener:
         connection.raw.pgconn.consume_input()
         self._drain(connection)
         news = {one: one.taken() for one in self._shown if one.has_news}
-        asked = {one: one.counting() for one, (_, is_of_others, _) in news.items() if is_of_others}
+        asked = {one: one.counting() for one, (is_told, _) in news.items() if is_told}
         counts = {one: int(value) for one, (value,) in self._answers(connection, asked)}
-        for one, (is_told, is_of_others, is_laid) in news.items():
-            if one in counts or not is_of_others:
-                one.tell(counts.get(one, 0) if is_told else None, is_laid)
+        for one, (is_told, is_laid) in news.items():
+            if one in counts or not is_told:
+                one.tell(counts.get(one), is_laid)
         if news:
             self._wait([], _BREATH)
 

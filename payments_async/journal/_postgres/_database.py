@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import attrs
 import psycopg
 
+from payments_async.journal._engine._tally import Tally
 from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import (
     JournalError,
@@ -101,38 +102,6 @@ _END = """SELECT 1 / CAST(coalesce({id} = {{}}, FALSE) AS INT), CAST({changers} 
 _UNSEEN = psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege
 _Changed = psycopg.errors.InvalidTextRepresentation
 _READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
-
-
-class Tally:
-    """A number that rises with everything that is heard of, which one thread tells and an event loop waits for."""
-
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._count = 1  # whoever has heard of nothing passes 0, and looks at once
-        self._next: asyncio.Future[None] | None = None
-
-    def rise(self) -> None:
-        """Something was heard of."""
-        self._count += 1
-        if self._next is not None and self.loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                self.loop.call_soon_threadsafe(self._tell)
-
-    async def beyond(self, seen: int, timeout: float) -> int:
-        """Wait until it is another one than this, for so many seconds at most; tells it."""
-        until = time.monotonic() + timeout
-        while (left := until - time.monotonic()) > 0:
-            if self._next is None or self._next.done():
-                self._next = asyncio.get_running_loop().create_future()
-            if self._count != seen:  # asked once it is waited for: else a rise between would be missed
-                break
-            await asyncio.wait([self._next], timeout=left)
-        return self._count
-
-    def _tell(self) -> None:
-        waiting, self._next = self._next, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
 
 
 class PostgresDatabase:
@@ -606,12 +575,12 @@ class PostgresDatabase:
             await asyncio.sleep(_MOMENT)  # it comes to know by time going by
 
     def _heard(self, commits: int | None, is_laid: bool) -> None:
-        """Somebody has committed something, or may have, or laid it in the tray; called by the attendant."""
+        """Another has committed something, or may have, or laid it in the tray; called by the attendant."""
         if commits is not None:
             self._identity.hear_of(commits)
-            self.commits.rise()
+            self.commits.rise_soon()
         if is_laid:
-            self.tray.rise()
+            self.tray.rise_soon()
 
     def _lent(self) -> None:
         """A session is not ours any more; called by the attendant."""

@@ -124,9 +124,6 @@ class PostgresJournal(Journal):
         self._postgres = self._pg()
         return self._postgres
 
-    async def committed(self, seen: int, *, timeout: float) -> int:
-        return await self._postgres.commits.beyond(seen, timeout)
-
     @asynccontextmanager
     async def session(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """A further connection to its database, in its namespace, for what is kept beside it. Each statement commits.

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from payments_async.journal._engine._tally import Tally
 from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._machine import _sqlite_faults
@@ -74,6 +75,8 @@ class SqliteDatabase:
         self.place = Path(os.path.realpath(path))
         self.is_new = False
         self._schema: int | None = None  # the number of the tables' definitions that were looked at
+        self.commits = Tally()
+        self._version = 0
         self._epoch = FileIdentity(self.place, self, named=path, clock=clock, steps=steps)
         self._liveness = Liveness(self.place)
 
@@ -129,6 +132,7 @@ class SqliteDatabase:
                 self._epoch.check_absent(memory)  # what was there says more
                 raise
             self._epoch.begin(connection, memory)
+            self._version = _opening.version_of(connection)
             self._warn()
         except Exception as error:
             if connection is not None:
@@ -188,6 +192,11 @@ class SqliteDatabase:
         """Live no more, and close what vouches for the file."""
         self._liveness.end()
         self._epoch.close()
+
+    def is_changed_by_others(self, connection: Connection, /) -> bool:
+        """Whether any other connection has committed since this was asked."""
+        before, self._version = self._version, _opening.version_of(connection)
+        return self._version != before
 
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds since then."""

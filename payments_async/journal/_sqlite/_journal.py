@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from payments_async._values.checks import check_instance, check_number
 from payments_async._values.testing import NOT_TESTING, Testing
 from payments_async.journal._engine._journal import Journal
+from payments_async.journal._engine._tally import Wanted
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._machine._memory import StateFolder
 from payments_async.journal._records import Run, RunIdentity, TakeoverAuthorisation
@@ -26,6 +27,7 @@ from payments_async.journal._versions import Step
 
 # Seconds between two looks for what another process has committed: a twentieth of the time without any, within bounds
 _LOOK_AGAIN, _LOOK_AGAIN_MAX, _OF_QUIET = 0.05, 0.5, 0.05
+_HELD_UP = 1.0  # seconds of a commit of ours after which it is not waited for with a look
 
 
 class SqliteJournal(Journal):
@@ -70,7 +72,7 @@ class SqliteJournal(Journal):
         check_instance("testing", testing, Testing, "Testing(now=...)")
         check_number("busy_timeout", busy_timeout)
         self._path = Path(path)
-        database = partial(
+        self._new_file = partial(
             SqliteDatabase,
             self._path,
             state_folder=state_folder,
@@ -78,8 +80,13 @@ class SqliteJournal(Journal):
             clock=testing.now or time.time,
             steps=self._steps,
         )
-        super().__init__(database, second_journal=second_journal, crash_at=testing.crash_at)
+        super().__init__(self._make, second_journal=second_journal, crash_at=testing.crash_at)
         self._heard_at = 0.0  # by the clock of an event loop
+        self._stamp: object = None  # of the log, up to which all that others have committed is known
+
+    def _make(self) -> SqliteDatabase:
+        self._file = self._new_file()
+        return self._file
 
     @classmethod
     def temporary(cls) -> SqliteJournal:
@@ -98,28 +105,38 @@ class SqliteJournal(Journal):
     def hears_every_commit(self) -> bool:
         return True
 
-    async def committed(self, seen: int, *, timeout: float) -> int:
-        loop = asyncio.get_running_loop()
-        until, is_own = loop.time() + timeout, False
-        while True:
-            stamp = _opening.stamp_of(self._path)  # before: what is committed meanwhile is asked for once more
-            version = await self._read(_opening.version_of)
-            if version != seen or loop.time() >= until:
+    async def committed(self, seen: int, *, timeout: float, wanted: Wanted | None = None) -> int:
+        commits, time = self._database.commits, asyncio.get_running_loop().time
+        until = time() + timeout
+        while not commits.is_beyond(seen, wanted):
+            await self._look_for_others()
+            if (left := until - time()) <= 0:
                 break
-            is_own = False
-            while not is_own and (left := until - loop.time()) > 0:
-                own = self._writer.next_commit()  # our own is heard of at once, that of another process is looked for
-                pause = max(_LOOK_AGAIN, min(_LOOK_AGAIN_MAX, _OF_QUIET * (loop.time() - self._heard_at)))
-                await asyncio.wait([own], timeout=min(left, pause))
-                is_own = own.done()
-                if stamp is None or stamp != _opening.stamp_of(self._path):
-                    break
-            else:
-                if not is_own:
-                    return version  # nothing was written since it was asked for
-        if version != seen and not is_own:
-            self._heard_at = loop.time()
-        return version
+            pause = max(_LOOK_AGAIN, min(_LOOK_AGAIN_MAX, _OF_QUIET * (time() - self._heard_at)))
+            await commits.beyond(seen, min(left, pause), wanted)
+        return commits.count
+
+    async def _look_for_others(self) -> None:
+        """See whether another connection has committed: the one that writes here is asked, which leaves its own out."""
+        stamp = _opening.stamp_of(self._path)  # before: what is committed meanwhile is asked for once more
+        if stamp is not None and stamp == self._stamp:
+            return  # nothing was written since
+        asked = self._writer.ask(self._file.is_changed_by_others)
+        asked.add_done_callback(partial(self._answered, stamp))
+        await asyncio.wait([asked], timeout=_HELD_UP)
+        if asked.done():
+            asked.result()  # raises why it could not be asked
+        else:  # a commit of ours waits for another process, which may have committed
+            self._database.commits.rise()
+
+    def _answered(self, stamp: object, asked: asyncio.Future[bool]) -> None:
+        """What the connection that writes has answered, to one who waited for it or did not."""
+        if asked.cancelled() or asked.exception() is not None:
+            return
+        self._stamp = stamp
+        if asked.result():
+            self._heard_at = asyncio.get_running_loop().time()
+            self._database.commits.rise()
 
 
 class _TemporaryJournal(SqliteJournal):
