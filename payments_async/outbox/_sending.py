@@ -19,7 +19,7 @@ from payments_async.outbox._brakes import Backoff, Budget, Fuse
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._listening import AGAIN_INITIAL, AGAIN_MAX
 from payments_async.outbox._run import take_first_look, why_not
-from payments_async.outbox._standing import OutboxWorker
+from payments_async.outbox._standing import OutboxWorker, SleepWatch
 from payments_async.outbox._worker_pool import ASK_AGAIN, Handed
 
 _log = logging.getLogger("payments_async")
@@ -50,6 +50,7 @@ class OrderSender:
         pool: The workers, while there are any.
         stopping: Set when the outbox is closed.
         hinders: Why nothing is sent.
+        watch: Notices that the machine has slept, also while a list is read.
         told: Callers of ``pay`` who hear from a worker here.
     """
 
@@ -70,12 +71,14 @@ class OrderSender:
     pool: OutboxWorker | None = attrs.field(init=False, default=None)
     stopping: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
     hinders: str | None = attrs.field(init=False, default=None)
+    watch: SleepWatch = attrs.field(init=False)
     told: set[asyncio.Future[Entry | None]] = attrs.field(init=False, factory=set)
     _unreturned: Leases | None = attrs.field(init=False, default=None)  # of a worker pool that failed with the journal
 
     def begin(self, owner: str) -> None:
         """The outbox is opened, under this name."""
         self.owner, self.stopping = owner, asyncio.Event()
+        self.watch = SleepWatch(self.name, now=self.now, clock=executor_of(self.payments).clock)
 
     def end(self) -> None:
         """Begin nothing more, and finish what is under way."""
@@ -133,7 +136,8 @@ class OrderSender:
 
     async def _look_for(self, batch_id: str) -> str | None:
         """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
-        run, back = await self.journal.run(batch_id), self.look_back
+        self.watch.notice()
+        run, back, sleeps = await self.journal.run(batch_id), self.look_back, self.watch.sleeps
         if (awaits := run.awaits) is not None:
             if awaits.read_at is not None and awaits.is_early(self.now(), self.grace, self.interval):
                 return self._waits_for(awaits)
@@ -161,8 +165,22 @@ class OrderSender:
             return f"the credentials were refused: {error.message}"
         if (why := why_not(looked)) is not None:
             return why
-        before, awaits = run.awaits, (await self.journal.run(batch_id)).awaits
+        return await self._after_look(batch_id, run.awaits, sleeps)
+
+    async def _after_look(self, batch_id: str, before: Awaited | None, sleeps: int) -> str | None:
+        """Tell why nothing is sent yet, though the list was read; or read it again.
+
+        Args:
+            before: What was awaited then.
+            sleeps: Of the machine, until then.
+        """
+        self.watch.notice()
+        if self.watch.sleeps != sleeps:
+            return await self._look_for(batch_id)  # it has slept meanwhile
+        awaits = (await self.journal.run(batch_id)).awaits
         if awaits is None:
+            if batch_id == self.name:
+                self.watch.slept_since = _FOREVER
             return None
         has_counted = before is not None and awaits.lists > before.lists
         if has_counted and awaits.due(self.grace, self.interval) <= self.now():
@@ -178,11 +196,11 @@ class OrderSender:
 
         If that is long ago, nothing was sent since; or the whole disk was put back to that moment, with all that would
         tell, and what was sent since is forgotten. What a person did in the meantime, or a notification told, says
-        nothing of that.
+        nothing of that. Nor do answers that came after a sleep to what was under way before it.
         """
         list_scans = await self.journal.list_scans(self.name)
         looked = max((scan.begun for scan in list_scans if scan.ended and scan.problem is None), default=0.0)
-        return max(looked, await self.journal.last_change(_ANSWERS) / 1e6)
+        return min(self.watch.slept_since, max(looked, await self.journal.last_change(_ANSWERS) / 1e6))
 
     async def _send(self) -> None:
         """Have a worker pool work until it is closed or fails."""
@@ -199,6 +217,7 @@ class OrderSender:
             rate=self.rate,
             stop=self.stopping,
             now=self.now,
+            watch=self.watch,
             look_for=self._look_for,
             claims_batches=self.claims_batches,
             ask_again=max(ASK_AGAIN, self.poll),

@@ -1446,7 +1446,7 @@ MUTANTS = (
         "outbox-goes-on-after-a-sleep",
         STANDING,
         "an outbox whose clock has jumped looks first again",
-        "if not self.drains and self._has_slept():",
+        "if not self.drains and self.watch.notice():",
         "if False:",
     ),
     Mutant(

@@ -29,7 +29,7 @@ from payments_async.journal import (
     TakeoverAuthorisation,
 )
 from payments_async.outbox import Outbox, WorkerSettings
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Fault, Sandbox
 from payments_async.testing import Testing
 
 BEFORE, AFTER, WAITING = 0, 1, 2  # orders sent before and after the copy was made, and one that is planned in it
@@ -210,6 +210,28 @@ async def test_a_machine_that_stood_still(
         ahead = 300.0
         await until(partial(_looks, journal), looks + 1)
         assert "accepted" == (await outbox.pay(payout(1), timeout=A_MINUTE)).state
+
+
+async def test_an_answer_that_came_after_the_machine_stood_still(tmp_path: Path, service: Sandbox) -> None:
+    """It is one to an order of before, and tells nothing of the time between: the list is read all the same."""
+    ahead, testing = 0.0, Testing(now=lambda: time.time() + ahead)
+    worker = WorkerSettings(settles=False, lease=3600.0)
+    async with (
+        SqliteJournal(tmp_path / "journal.db", testing=testing) as journal,
+        session(service) as payments,
+        Outbox(payments, journal, worker=worker, testing=testing) as outbox,
+    ):
+        await until(partial(_looks, journal), 1)
+        service.script(Fault.SLOW, on="payout", seconds=1.0)
+        paying = asyncio.ensure_future(outbox.pay(payout(0), timeout=A_MINUTE))
+        await until(partial(_carried_out, service), 1)
+        ahead = 300.0
+        assert "accepted" == (await paying).state
+        await until(partial(_looks, journal), 2)
+
+
+async def _carried_out(service: Sandbox) -> int:
+    return len(service.ledger)
 
 
 async def _looks(journal: SqliteJournal) -> int:
