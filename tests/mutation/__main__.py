@@ -114,7 +114,7 @@ def simulates(tree: Path, mutant: Mutant, options: Options) -> Sequence[str]:
     """The simulation's command."""
     seeds = [str(options.first), str(options.first + options.seeds)]
     database = ["--postgres"] if mutant.file in DATABASES else []
-    return [str(tree / "tests" / "simulate"), *seeds, *database, "--jobs", "1", "--most", "1"]
+    return [str(tree / "tests" / "simulate"), *seeds, *database, "--guard", mutant.name, "--jobs", "1", "--most", "1"]
 
 
 COMMANDS: dict[str, Callable[[Path, Mutant, Options], Sequence[str]]] = {"explorer": explores, "simulation": simulates}

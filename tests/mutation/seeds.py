@@ -24,10 +24,15 @@ from mutation.patches import LONGEST, WARM, import_changed, in_a_child
 
 
 def plans_of(mutant: Mutant, first: int, count: int) -> Iterator[Any]:
-    """The plans that may notice a mutant: in which there is what its guard is for, and a real database where needed."""
+    """The plans that may notice a mutant: first one that needs its guard, then those in which there is what it is for.
+
+    With a real database where needed.
+    """
     plans = importlib.import_module("simulation.plans")
     drawn = filter(partial(is_needed, rooms.faults(mutant.file)), map(plans.Plan.drawn, itertools.count(first)))
     wanted: Iterator[Any] = itertools.islice(drawn, count)
+    if (needed := importlib.import_module("simulation.seeds").GUARDS.get(mutant.name)) is not None:
+        wanted = itertools.chain(importlib.import_module("simulation.__main__").tried(needed), wanted)
     if mutant.file in rooms.DATABASES:
         databases = importlib.import_module("simulation.databases")
         databases.place()  # its server is started before a seed is forked off

@@ -6,6 +6,7 @@ from pathlib import Path
 from mutation import verdicts
 from mutation.mutants import MUTANTS, Mutant
 from mutation.rooms import concerning
+from simulation.seeds import GUARDS
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -45,3 +46,8 @@ def test_no_mutant_lives_unexplained() -> None:
     told = {name: said["contract"] for name, said in verdicts.read().items() if "contract" in said}
     lives = {name for name, words in told.items() if words == verdicts.LIVES}
     assert lives == {mutant.name for mutant in MUTANTS if mutant.equivalent and mutant.name in told}
+
+
+def test_plans_that_need_a_guard_are_of_these_mutants() -> None:
+    """Each is kept under the name of a mutant that is there."""
+    assert GUARDS.keys() <= {mutant.name for mutant in MUTANTS}

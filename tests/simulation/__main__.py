@@ -6,6 +6,7 @@ tests/simulate 17 --show      one seed, with its time line
 tests/simulate 17 --postgres  one seed, whose journal is in PostgreSQL
 tests/simulate 17 --reduce    one seed, made smaller as long as it fails
 tests/simulate --regressions  the plans that failed once
+tests/simulate --guards       the plans in which a guard is needed
 tests/simulate "Plan(...)"    a plan as it was printed
 """
 
@@ -33,13 +34,14 @@ from machine import keep_files_in_memory
 from simulation.columns import drawn
 from simulation.machines import Machine
 from simulation.plans import Blow, Plan
-from simulation.seeds import SEEDS
+from simulation.seeds import GUARDS, SEEDS
 from simulation.warming import warm_up
 from simulation.worlds import World, world_of
 
 from payments_async.testing._simulation.machine import simulate
 
 _MOST = 5  # failures after which it stops
+_TRIES = 8  # seeds of a plan that needs a guard
 _TELL = 60.0  # seconds between two lines about how far it is
 
 
@@ -149,11 +151,21 @@ def reduced(plan: Plan, jobs: int) -> Plan:
     return plan
 
 
+def tried(plan: Plan) -> Iterator[Plan]:
+    """A plan, and the same with the seeds that follow: what is drawn in it changes with the package."""
+    yield from (attrs.evolve(plan, seed=plan.seed + number) for number in range(_TRIES))
+
+
 def plans_of(chosen: argparse.Namespace) -> Iterator[Plan]:
     """The plans that the arguments ask for."""
     if chosen.regressions:
         yield from (plan for plan, _ in SEEDS)
         return
+    if chosen.guards:
+        yield from GUARDS.values()
+        return
+    if chosen.guard in GUARDS:
+        yield from tried(GUARDS[chosen.guard])
     if chosen.first.startswith("Plan("):
         yield eval(chosen.first, {"Plan": Plan, "Blow": Blow})  # noqa: S307 - a developer's own command line
         return
@@ -181,6 +193,8 @@ def main() -> int:
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--reduce", action="store_true")
     parser.add_argument("--regressions", action="store_true")
+    parser.add_argument("--guards", action="store_true")
+    parser.add_argument("--guard", default="", help="of a mutant: the plan that needs it comes first")
     parser.add_argument("--trace", action="store_true", help="say what two runs of a seed have in common")
     parser.add_argument("--most", type=int, default=_MOST, help="failures after which it stops")
     parser.add_argument("--without", default="", help="faults that do not exist, by commas")

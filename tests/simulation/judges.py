@@ -15,11 +15,12 @@ from bulk.worlds import contradiction, payout
 
 from payments_async._cli.next_steps import may_be_paid_again
 from payments_async.journal import Journal, JournalError, State
-from payments_async.journal._records import ListScan
+from payments_async.journal._records import INTERVAL, LISTS, ListScan, Permit
 from payments_async.journal._statements._entries import SHIFT
+from payments_async.outbox._scans import Findings, ListScanner
 from payments_async.testing._simulation.loops import START
 from payments_async.testing._simulation.machine import stamp_of
-from payments_async.testing._simulation.processes import Process
+from payments_async.testing._simulation.processes import CURRENT, Process
 
 if TYPE_CHECKING:
     from simulation.worlds import World
@@ -35,6 +36,7 @@ BACKWARDS = {
     "accepted": UNSENT - {"parked"} | {"rejected", "cancelled"},
     "cancelled": UNSENT | {"accepted", "successful", "failed", "rejected"},
 }
+_MOMENTS = 1.0  # seconds that a permit or the beginning of a list may take
 _connect = sqlite3.connect
 
 
@@ -54,6 +56,7 @@ class Row:
 _ORDERS = """SELECT o.request_id, r.batch_id, o.state, o.conflict,
   (SELECT count(*) FROM attempt a WHERE a.order_id = o.id), (SELECT count(*) FROM evidence e WHERE e.order_id = o.id)
   FROM outbox o JOIN run r ON r.id = o.id >> ? ORDER BY o.id"""
+_BY_LISTS = "SELECT order_id, source, after FROM evidence WHERE before = 'sending' AND source LIKE 'list%'"
 _COUNTS = "SELECT (SELECT count(*) FROM run WHERE paused_at IS NOT NULL), (SELECT count(*) FROM ipn_event)"
 
 
@@ -96,10 +99,11 @@ class Judge:
             for number in range(self._seen, len(ledger)):
                 execution = ledger[number]
                 world.say("service", "carries out", execution.request_id)
-                if world.has("approves") and execution.batch_id not in {"shop", *world.approved}:
+                is_theirs = execution.request_id in world.elsewhere.theirs  # who pays there asks no approval of ours
+                if world.has("approves") and execution.batch_id not in {"shop", *world.approved} and not is_theirs:
                     world.faults.append(f"carried out without an approval: {execution.request_id}")
                 before = self._executed.setdefault(execution.request_id.lower(), [])
-                if not all(map(self._is_forgotten, before)):
+                if not all(self._is_forgotten(one) or self._is_unlisted(one) for one in before):
                     world.faults.append(f"carried out more than once: {execution.request_id}, at {world.loop.time():g}")
                 before.append(number)
             self._seen = len(ledger)
@@ -127,6 +131,21 @@ class Judge:
         lists = [at for at in self._lists.get(execution.batch_id, ()) if at >= machine.forgot_all_at]
         return not any(at >= listed_at for at in lists) and (bool(lists) or not machine.is_looked_for)
 
+    def _is_unlisted(self, number: int) -> bool:
+        """Whether a snapshot of this machine has paid it, and no list could show that when the machine woke."""
+        elsewhere = self._world.elsewhere
+        is_theirs = self._world.sandbox.ledger[number].request_id.lower() in elsewhere.snapshot
+        return is_theirs and not self._is_listed(number, elsewhere.woken_at)
+
+    def _is_listed(self, number: int, at: float) -> bool:
+        """Whether a list that is begun at a moment shows a row of the ledger."""
+        return number < len(self._listed_at) and self._listed_at[number] <= at
+
+    def planned(self) -> list[Row]:
+        """Orders that are planned in the journal's file now."""
+        found = self._read((_ORDERS, SHIFT)) or [[]]
+        return [row for row in (Row(*one) for one in found[0]) if row.state == "planned"]
+
     def follow_lists(self) -> None:
         """From now on, know which complete lists the journal was told of; once in a process of ours."""
         begin, end, loop = Journal.begin_list_scan, Journal.end_list_scan, self._world.loop
@@ -145,6 +164,47 @@ class Judge:
                 self._lists.setdefault(batch_id, []).append(at)
 
         Journal.begin_list_scan, Journal.end_list_scan = begins, ends  # type: ignore[assignment,method-assign]
+
+    def follow_parking(self) -> None:
+        """From now on, know by which lists orders are parked; where clocks are right and nothing is forgotten."""
+        world, loop = self._world, self._world.loop
+        permit, put, scan, park = Journal.permit, Journal.put, ListScanner.scan, Findings.park
+        sent: dict[str, float] = {}  # when each was permitted last
+        lists: dict[Process | None, list[tuple[float, float]]] = {}  # those that count, by who read them
+
+        async def permits(journal: Journal, *arguments: Any, **options: Any) -> Any:
+            granted = await permit(journal, *arguments, **options)
+            if isinstance(granted, Permit):
+                sent[granted.request_id] = loop.now
+            return granted
+
+        async def puts(journal: Journal, *arguments: Any, **options: Any) -> Any:
+            placed = await put(journal, *arguments, **options)
+            if placed.permit is not None:
+                sent[placed.permit.request_id] = loop.now
+            return placed
+
+        async def scans(scanner: ListScanner, *arguments: Any) -> Any:
+            began = loop.now
+            reading = await scan(scanner, *arguments)
+            if reading.counted:
+                lists.setdefault(CURRENT.get(), []).append((began, loop.now))
+            return reading
+
+        async def parks(findings: Findings, order: Any, *arguments: Any) -> None:
+            was = order.state
+            await park(findings, order, *arguments)
+            if was is not State.UNKNOWN or order.state is not State.PARKED or world.machine.has_forgotten:
+                return
+            at = sent.get(order.request_id, 0.0) + world.plan.grace - _MOMENTS
+            counted = [one for one in lists.get(CURRENT.get(), ()) if one[0] >= at]
+            # the last one is being read
+            apart = loop.now - counted[0][1] if counted else 0.0
+            if len(counted) < LISTS or apart < min(INTERVAL, world.plan.grace) - _MOMENTS:
+                world.faults.append(f"parked by {len(counted)} lists within {apart:g} s: {order.request_id}")
+
+        Journal.permit, Journal.put = permits, puts  # type: ignore[method-assign]
+        ListScanner.scan, Findings.park = scans, parks  # type: ignore[method-assign]
 
     # --- at every look
 
@@ -317,8 +377,9 @@ class Judge:
             wrong = contradiction(row.state, executions.get(key))
             if wrong is None or wrong.endswith("REVERSED"):  # which is looked for where a person asks
                 continue
-            if row.state == "cancelled" and row.conflict and world.machine.forgot_all_at is not None:
-                continue  # a person cancelled what the whole machine had forgotten; the list has told them since
+            is_theirs = row.request_id in world.elsewhere.theirs or key in world.elsewhere.snapshot
+            if row.state == "cancelled" and row.conflict and (is_theirs or world.machine.forgot_all_at is not None):
+                continue  # a person cancelled what this machine did not know of; the list has told them since
             faults.append(f"{key} {wrong}")
         if (
             not world.machine.has_forgotten
@@ -326,6 +387,7 @@ class Judge:
             faults += [f"told under {len(ids)} ids: {fact}" for fact, ids in sorted(world.told.items()) if len(ids) > 1]
         if found := self._unrest():
             faults.append("not at rest: " + "; ".join(found))
+        self._judge_trail()
         self._judge_inbox()
         self._judge_forgeries()
         self._judge_leases()
@@ -339,6 +401,11 @@ class Judge:
             if task.done() and task._log_traceback and "web_protocol" not in repr(task)
         ]
         world.loop.note(sorted((key, row.state) for key, row in self.rows.items()), world.loop.steps)
+
+    def _judge_trail(self) -> None:
+        """What is being sent is moved by its own answer, a notification or a takeover, and by no list."""
+        (moved,) = [[]] if self._world.plan.is_postgres else self._read((_BY_LISTS,)) or [[]]
+        self._world.faults += [f"a list has moved an order that was being sent: {one}" for one in moved]
 
     def _judge_inbox(self) -> None:
         """What was answered 200 is stored; where answers come twice, the second one may stand for another."""

@@ -215,9 +215,12 @@ class Machine:
             return [process for process in self._everybody if not process.is_dead and not process.is_stopped]
 
         wake = clocks.sleep(self._world.loop, alive, seconds, self._clocks, is_told=is_told)
+        if is_told:
+            self._world.elsewhere.goes_on()
 
         def woken() -> None:
             wake()
+            self._world.elsewhere.wakes()
             self.is_asleep, self._wake = False, None
 
         self._wake = woken

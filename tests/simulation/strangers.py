@@ -1,4 +1,4 @@
-"""Who lies in a world: a service whose words and deeds differ, senders of forged notifications, a second journal."""
+"""Who else is in a world: a service that lies, senders of forged notifications, a second journal, another machine."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import attrs
 from bulk.worlds import payout
-from simulation.machines import ANN
+from simulation.machines import ANN, FILES
 
+from payments_async import PaymentsError
 from payments_async.bulk import run_batch
 from payments_async.journal import JournalError, SqliteJournal
 from payments_async.outbox import Outbox
+from payments_async.outbox._scans import ListScanner
 from payments_async.sandbox import _app
 from payments_async.sandbox._faults import Fault, Strike
 from payments_async.sandbox._records import Reply
-from payments_async.testing._simulation.processes import Process
+from payments_async.testing._simulation.processes import CURRENT, Process
 
 if TYPE_CHECKING:
     from simulation.worlds import World
 
-STRANGERS = ("lies", "forgeries", "second_journal")
+STRANGERS = ("lies", "forgeries", "second_journal", "elsewhere")
 ABROAD = "203.0.113.9"
 _ELSEWHERE = "7d7e0000-5a4d-4b0c-8000-0000000000ff"
+_NOTICED = 65.0  # seconds of sleep that an outbox surely notices
+_STALL = 70.0  # seconds for which a request may stand still
 _PAUSE = 20.0  # seconds between two forgeries, at most
 
 
@@ -199,3 +203,140 @@ class Mistaken:
                     orders = [payout(1000 + one, batch_id=name) for one in range(world.plan.batch)]
                     await run_batch(payments, journal, name, orders)
                 await asyncio.sleep(60.0)
+
+
+# --- another machine
+
+
+@attrs.define(eq=False)
+class Elsewhere:
+    """Another machine, which pays some of the same orders from a journal that is not known here.
+
+    An application puts a single order of these once a list has shown it to an outbox, and a batch once nothing more is
+    paid of it there. While this machine sleeps, a snapshot of it goes on there, and pays what was planned.
+
+    Attributes:
+        theirs: Orders that it pays before they are put here.
+        snapshot: Those that its snapshot has paid.
+        shown: Those that a list has shown to an outbox.
+        done_at: It pays nothing any more from then on.
+        asleep_at, woken_at: When this machine has fallen asleep, and woken from a sleep that is noticed.
+    """
+
+    world: World
+    theirs: set[str] = attrs.field(factory=set)
+    snapshot: set[str] = attrs.field(factory=set)
+    shown: set[str] = attrs.field(factory=set)
+    done_at: float = 0.0
+    asleep_at: float = float("inf")
+    woken_at: float = float("inf")
+
+    @property
+    def _exists(self) -> bool:
+        """Whether there is one: where the journal forgets nothing, and a list that lacks some looks complete to none.
+
+        Where pages shift and rows are not counted it does.
+        """
+        has, kinds = self.world.has, {blow.kind for blow in self.world.plan.blows}
+        is_blind = has("late") or (has("unstable") and (has("no_total") or has("lying_total")))
+        return has("elsewhere") and kinds.isdisjoint(FILES) and not is_blind
+
+    async def begin(self) -> None:
+        """Pay a part before anything begins here, the rest meanwhile."""
+        world, chance = self.world, random.Random(f"elsewhere {self.world.plan.seed}")
+        if not self._exists:
+            return
+        self.done_at = float("inf")
+        numbers = [*range(world.plan.orders), *range(3000, 3000 + world.plan.gifts)]
+        for which in range(world.plan.batches):
+            numbers += range(1000 * (which + 1), 1000 * (which + 1) + world.plan.batch)
+        theirs = [number for number in numbers if chance.random() < 0.5]
+        chance.shuffle(theirs)
+        self.theirs = {payout(number).request_id for number in theirs}
+        take = ListScanner._take
+
+        async def takes(scanner: ListScanner, window: Any, rows: Any) -> None:
+            await take(scanner, window, rows)
+            if str(CURRENT.get()).startswith("<app"):  # an outbox reads it
+                self.shown.update(row.request_id.lower() for row in rows if row.request_id)
+
+        ListScanner._take = takes  # type: ignore[method-assign]
+        begun = world.loop.create_future()
+        Process(world.loop, "elsewhere").start(self._pay(theirs, chance, begun))
+        await begun
+
+    async def _pay(self, numbers: list[int], chance: random.Random, begun: asyncio.Future[None]) -> None:
+        early = chance.randrange(len(numbers) + 1)
+
+        def begin_here() -> None:
+            if not begun.done():
+                begun.set_result(None)
+
+        try:
+            async with self.world._session() as payments:
+                for place, number in enumerate(numbers):
+                    if place >= early:
+                        begin_here()
+                        await asyncio.sleep(chance.random() * self.world.plan.trouble / (4 * len(numbers)))
+                    order = self._order(number)
+                    self.world.sandbox.script(Fault.NOTIFY_LOST, request_id=order.request_id)
+                    with suppress(PaymentsError):
+                        await payments.payouts.send(order)
+        finally:
+            self.done_at = self.world.loop.now + (_STALL if self.world.has("stall") else 0.0)
+            begin_here()
+
+    def _order(self, number: int) -> Any:
+        kinds = {0: "shop", 3: "gifts"}
+        return payout(number, batch_id=kinds.get(number // 1000, f"salaries-{number // 1000 - 1}"))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it pays nothing any more, and nothing of it is on its way."""
+        return self.world.loop.now >= self.done_at
+
+    async def wait_to_put(self, request_id: str) -> bool:
+        """Wait until a single order may be put; tells whether it is put at all.
+
+        One that no list has shown until all is calm is known to have been paid.
+        """
+        machine = self.world.machine
+        while request_id in self.theirs and request_id not in self.shown:
+            if (self.is_done and not self.world.sandbox.executions(request_id)) or machine.knows_all:
+                break
+            await asyncio.sleep(5.0)
+        if request_id in self.theirs and request_id not in self.shown and self.world.sandbox.executions(request_id):
+            machine.known.add(request_id)
+            return False
+        return True
+
+    async def wait_to_begin(self) -> None:
+        """Wait until nothing more is paid there of a batch."""
+        while not self.is_done:  # noqa: ASYNC110 - it ends in another process
+            await asyncio.sleep(5.0)
+
+    def goes_on(self) -> None:
+        """This machine falls asleep: what is planned in its outbox now is paid elsewhere while it sleeps."""
+        world, blows = self.world, {blow.kind for blow in self.world.plan.blows}
+        if not self._exists or self.snapshot or not blows.isdisjoint({"clock", "own_clock"}):
+            return
+        rows = [row for row in world.judge.planned() if row.batch_id in ("shop", "gifts")]
+        rows = [row for row in rows if row.request_id.lower() not in self.theirs]
+        self.snapshot = {row.request_id.lower() for row in rows}
+        self.asleep_at = world.loop.now
+
+        async def pay() -> None:
+            async with world._session() as payments:
+                for row in rows:
+                    with suppress(PaymentsError):
+                        await payments.payouts.send(
+                            payout(int(row.request_id[-6:]), batch_id=row.batch_id, request_id=row.request_id)
+                        )
+
+        Process(world.loop, "snapshot").start(pay())
+
+    def wakes(self) -> None:
+        """This machine wakes: where it slept for long enough, what is listed by now is to be found in the list."""
+        if self.world.loop.now - self.asleep_at > _NOTICED:
+            self.woken_at = min(self.woken_at, self.world.loop.now)
+        self.asleep_at = float("inf")

@@ -28,6 +28,12 @@ def test_plans_that_failed_once() -> None:
     assert " 0 failed" in simulated("--regressions", "--jobs", "1")
 
 
+@pytest.mark.slow
+def test_plans_that_need_a_guard() -> None:
+    """Each passes while the guard is there; without it the same plan fails, as the mutants show."""
+    assert " 0 failed" in simulated("--guards", "--jobs", "1")
+
+
 def test_some_seeds_with_all_faults() -> None:
     """Each order is carried out once at most, ends as the service has it, and every handler is told.
 

@@ -16,9 +16,9 @@ import aiohttp
 import attrs
 from bulk.worlds import payout
 from simulation.judges import Judge
-from simulation.machines import Machine, is_of_the_journal
+from simulation.machines import CLOCKS, Machine, is_of_the_journal
 from simulation.plans import SERVICE, Blow, Plan
-from simulation.strangers import Forger, Mistaken, begin_to_lie
+from simulation.strangers import Elsewhere, Forger, Mistaken, begin_to_lie
 from simulation.threads import crash_point
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
@@ -110,6 +110,7 @@ class World:
     left: dict[Process, list[str]] = attrs.field(factory=dict)
     sandbox: Sandbox = attrs.field(init=False)
     machine: Machine = attrs.field(init=False)
+    elsewhere: Elsewhere = attrs.field(init=False)
     judge: Judge = attrs.field(init=False)
     _born: int = 0
     _busy_until: float = 0.0  # until then something is done to a process, or it has just begun
@@ -124,12 +125,16 @@ class World:
         self.sandbox = await ready
         self.machine = self.machine_of(self)
         self.machine.begin()
+        self.elsewhere = Elsewhere(self)
         self.judge = Judge(self)
         self.judge.follow_lists()
+        if not any(map(self.has, CLOCKS)):
+            self.judge.follow_parking()
         self.loop.after_turn = self.judge.after_turn
         if not self.plan.hurries:
             _slow_down()
         self._begin_trouble()
+        await self.elsewhere.begin()
         for number in range(self.plan.processes):
             self.live(number)
         Process(self.loop, "person").start(self._person())
@@ -390,8 +395,9 @@ class World:
 
     async def _put(self, outbox: Outbox, order: Any) -> None:
         await self.machine.wait_to_put(order.request_id)
+        is_put = await self.elsewhere.wait_to_put(order.request_id.lower())
         failed = 0
-        while failed < 20:
+        while is_put and failed < 20:
             try:
                 if await self._is_put(outbox, order):
                     self.promised.add(order.request_id.lower())
@@ -426,6 +432,7 @@ class World:
 
     async def _give(self, outbox: Outbox) -> None:
         """Put a batch into the outbox."""
+        await self.elsewhere.wait_to_begin()
         orders = [payout(3000 + number, batch_id="gifts") for number in range(self.plan.gifts)]
         while outbox in self.outboxes.values():
             try:
@@ -550,6 +557,7 @@ class World:
             self.machine.tended(payments, journal, tends=True),
         ):
             orders = [payout(1000 * (which + 1) + one, batch_id=name) for one in range(self.plan.batch)]
+            await self.elsewhere.wait_to_begin()
             while True:
                 try:
                     await self._ask_for_approvals(journal)
