@@ -20,15 +20,17 @@ from journal.factories import order
 
 from payments_async._wire.dialect import Dialect
 from payments_async.journal import State
-from payments_async.journal._records import INTERVAL
+from payments_async.journal._records import INTERVAL, OpenOrder
 from payments_async.outbox._absences import Absences
 from payments_async.outbox._scans import DateRange, ReconcileTarget, day_of, put_back, reconcile_targets
+from payments_async.outbox._settling import DueQueue
 
 ONE = attrs.evolve(order(1), currency="UGX")
 GRACE, WITHIN = 100.0, 400.0  # seconds: of grace; within which the service lists an order, by a person's word
 MISSES, SHOWS, NOTHING = "a list misses it", "a list shows it", "a list shows none of ours"
+AGAIN = "it was surely not sent, and is sent again without an answer"
 WAITS = {"half a minute passes": 30.0, "a minute passes": INTERVAL + 1, "much time passes": WITHIN}
-STEPS = (MISSES, SHOWS, NOTHING, *WAITS)
+STEPS = (MISSES, SHOWS, NOTHING, AGAIN, *WAITS)
 _LONGEST, _LASTS = 5, 2.0  # steps; seconds that a list is read for
 
 
@@ -69,9 +71,23 @@ class _World:
         self.absences = Absences(
             payments=payments, grace=GRACE, interval=case.interval, clock=lambda: self.now, ticks=lambda: self.now
         )
+        self.queue, self.sent_at = DueQueue(self.absences), NOON
+        self._note()
         self.scanner: Any = SimpleNamespace(
             journal=self, findings=self, may_show=lambda _: case.may_show, notes_unclaimed=False
         )
+
+    def _note(self) -> None:
+        """Whoever looks orders up hears of it."""
+        heard = OpenOrder(ONE.request_id, State.UNKNOWN, self.sent_at, NOON)
+        self.queue.note([heard], lambda _: self.now)
+
+    def send_again(self) -> None:
+        """Its last attempt was never made, and another has no answer."""
+        self.sent_at = self.now
+        (found,) = self.window.sought.each()
+        put_back(self.window.sought, [attrs.evolve(found, at=self.now)])
+        self._note()
 
     async def listing_words(self) -> Sequence[Any]:
         """A person's word, or none."""
@@ -104,8 +120,8 @@ class _World:
         last = max((place for place, one in enumerate(self.lists) if one[2] == SHOWS), default=-1)
         count = [
             (began, ended) for began, ended, kind in self.lists[last + 1 :]
-            if kind == MISSES and began + max(0.0, case.ahead) >= NOON + GRACE
-            and (not case.has_word or began + case.ahead >= NOON + WITHIN)
+            if kind == MISSES and began + max(0.0, case.ahead) >= self.sent_at + GRACE
+            and (not case.has_word or began + case.ahead >= self.sent_at + WITHIN)
         ]  # fmt: skip
         if not any(second[0] - first[1] >= case.apart for first, second in itertools.combinations(count, 2)):
             yield f"it is parked by {len(count)} lists that count"
@@ -121,6 +137,8 @@ async def _run(case: Case, steps: Sequence[str]) -> str:
     for step in steps:
         if step in WAITS:
             world.now += WAITS[step]
+        elif step == AGAIN:
+            world.send_again()
         else:
             await world.read(step)
         if world.parked:
@@ -133,7 +151,11 @@ async def _search() -> Report:
     for case in CASES:
         for steps in itertools.product(STEPS, repeat=_LONGEST):
             # to wait twice, or at the end, changes nothing
-            if steps[-1] != MISSES or any(one in WAITS and two in WAITS for one, two in itertools.pairwise(steps)):
+            if (
+                steps[-1] != MISSES
+                or steps.count(AGAIN) > 1
+                or any(one in WAITS and two in WAITS for one, two in itertools.pairwise(steps))
+            ):
                 continue
             count += 1
             if wrong := await _run(case, steps):

@@ -496,8 +496,10 @@ class Deadlines(Desk):
     def __init__(
         self, name: str, *, words: Sequence[tuple[int, int, int]], orders: int = 1, may: Iterable[str] = (),
         needed: int = 0, gives: int = 1, passes: int = 1, misses: int = 2, hours: int = 3, unsent: int = 0,
+        names: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(name)
+        self._named = transaction_id(1) if names else None  # what an answer says that could not be used otherwise
         self._words, self._orders, self._may, self._needed = words, range(1, orders + 1), frozenset(may), needed
         self._gives, self._passes, self._misses, self._hours, self._unsent = gives, passes, misses, hours, unsent
 
@@ -525,13 +527,14 @@ class Deadlines(Desk):
         claimed = chunk.orders[0]
         permit = at_once(journal.permit(chunk, claimed))
         assert isinstance(permit, Permit)
-        at_once(journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN)))
+        at_once(journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN, transaction_id=self._named)))
         at_once(journal.release_chunk(chunk))
         journal.moment.leases.clear()
+        told = facts.told | {"an answer"} if self._named else facts.told
         number = next(one for one in self._orders if order(one).request_id == claimed.request_id)
         sent = dict(facts.sent)
         sent[number] = (*sent.get(number, ()), permit.at)
-        return attrs.evolve(facts, sent=tuple(sorted(sent.items())), forgotten=facts.forgotten - {number})
+        return attrs.evolve(facts, sent=tuple(sorted(sent.items())), forgotten=facts.forgotten - {number}, told=told)
 
     def steps(self, facts: Listed) -> Iterator[Step]:
         """All that may happen, the rarer things once."""
@@ -706,6 +709,7 @@ def desks() -> tuple[Callable[[], Desk], ...]:
             Deadlines, "told beside a word", words=((3, 5000, 5000),),
             may=("by its beginning", "without an id", "by its id"), passes=2, hours=5,
         ),
+        partial(Deadlines, "an answer that named a transaction", words=((3, 5000, 5000),), hours=5, names=True),
         partial(
             Deadlines, "a word, and put back", words=((3, 5000, 5000),), orders=2, may=("put back", "lift"), misses=1,
             hours=5, unsent=1,

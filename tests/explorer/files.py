@@ -323,6 +323,11 @@ class World:
         if state == "back":
             shutil.copytree(self.kept, self.state)
 
+    def restore_unmarked(self) -> None:
+        """The file is put back over itself alone, where neither its folder nor the machine remembers anything."""
+        self.restore(FILE, "over", state="lost")
+        (self.here / "journal.db-mark").unlink()
+
     def restore_elsewhere(self) -> None:
         """The disk is put back over itself, and the machine is new: who sends asks it first."""
         self.restore(FOLDER, "over", state="lost")
@@ -510,6 +515,7 @@ TOUCHES: dict[str, Do] = {
     "the disk is put back in its place": lambda world: world.restore(FOLDER, "placed", state="back"),
     "the disk is put back with its numbers": lambda world: world.restore(FOLDER, "reborn", state="back"),
     "the file is put back over it, and state is lost": lambda world: world.restore(FILE, "over", state="lost"),
+    "the file is put back over it, and nothing else is left": World.restore_unmarked,
     "its rows are put back": World.rows,
     "it is lost": lambda world: world.lose(""),
     "it is lost, and what the machine remembers": lambda world: world.lose("and state"),

@@ -110,7 +110,7 @@ class Leases(Desk):
             yield words, partial(self._done, act, facts)
 
     def _done(self, act: Act, facts: Leased) -> Leased | None:
-        self.refused, self.told = False, None
+        self.refused, self.told, self.is_misplaced = False, None, False
         try:
             after = act(facts)
         except JournalError:
@@ -144,8 +144,9 @@ class Leases(Desk):
             yield "chunks are given up", self._expire
         once: dict[str, Act] = {
             "the clock is a day ahead": partial(self._set, DAY), "the clock is right": partial(self._set, -DAY),
-            "copy": self._copy, "put back": self._put_back, "lift": self._lift, "archive": self._archive,
-            "the amount is edited": partial(self._edit, "amount", "9.00"),
+            "copy": self._copy, "put back": self._put_back,
+            "put back unnoticed": partial(self._put_back, is_noticed=False), "lift": self._lift,
+            "archive": self._archive, "the amount is edited": partial(self._edit, "amount", "9.00"),
             "the order is edited": partial(self._edit, "body", write_order(order(2))),
             "a list shows another amount": partial(self._tell, by="list"),
             "a list shows it": partial(self._tell, by="list", amount=order(1).amount),
@@ -254,9 +255,14 @@ class Leases(Desk):
         return self._mend(facts, place, fate=fate)
 
     def _withdraw(self, place: int, facts: Leased) -> Leased:
-        permit = facts.given[place].permit
-        self.journal._submit("withdraw", _permits.withdraw, permit, "cancelled").result()
+        given, before = facts.given[place], self._trail()
+        self.journal._submit("withdraw", _permits.withdraw, given.permit, "cancelled").result()
+        self.is_misplaced = not given.stands and self._trail() != before
         return self._mend(facts, place, fate=UNSENT, said=(Signal.NOT_SENT,) * self._says)
+
+    def _trail(self) -> list[tuple[int, ...]]:
+        """How much is on record of all attempts."""
+        return self.rows("SELECT (SELECT count(*) FROM evidence), (SELECT count(*) FROM attempt)")
 
     def _say(self, place: int, signal: Signal, facts: Leased) -> Leased:
         given = facts.given[place]
@@ -293,19 +299,24 @@ class Leases(Desk):
         )
         return attrs.evolve(facts, now=now, leases=tuple(leases))
 
-    def _copy(self, facts: Leased) -> Leased:
+    def _copy(self, facts: Leased) -> Leased | None:
+        if facts.leases and "put back unnoticed" in self._may:
+            return None  # then nothing stands that stood before
         image = self.journal.image()
         if image not in self._copies:
             self._copies.append(image)
         return attrs.evolve(facts, copied=self._copies.index(image))
 
-    def _put_back(self, facts: Leased) -> Leased | None:
+    def _put_back(self, facts: Leased, *, is_noticed: bool = True) -> Leased | None:
         if facts.copied < 0:
             return None
         self.journal.restore(self._copies[facts.copied])
         self.journal.touched()
-        self.journal.quarantine()
+        if is_noticed:
+            self.journal.quarantine()
         given = (attrs.evolve(one, stands=False) for one in facts.given)
+        # what was granted before is as unknown to a journal that notices nothing as to a person whose word is wrong
+        facts = facts if is_noticed else attrs.evolve(self._pass(1.0, facts), words=facts.words + 1)
         return attrs.evolve(self._taken(facts), copied=-1, given=tuple(given))
 
     def _lift(self, facts: Leased) -> Leased | None:
@@ -352,12 +363,14 @@ class Leases(Desk):
         is_shown = bool(self.rows("SELECT 1 FROM outbox WHERE conflict IS NOT NULL"))
         if len(after.given) > len(before.given):
             yield from self._of_grant(before, after.given[-1])
-        is_read_anew = "put back" in after.acted - before.acted
+        is_read_anew = not {"put back", "put back unnoticed"}.isdisjoint(after.acted - before.acted)
         if state == State.PLANNED != was and before.words == after.words and not is_read_anew:
             if any(one.stands or not after.words for one in may_be_there):
                 yield "the order is planned again, and may have arrived"
             if "a list shows another amount" in after.acted or (after.told and was != State.SENDING):
                 yield "the order is planned again, and somebody else has sent it"
+        if self.is_misplaced:
+            yield "a permit that is not the last is given back, and the order's trail says so of the last one"
         if state == State.REJECTED != was and may_be_there and not after.words:
             yield "the order is refused, and may have arrived"
         last = next((one for one in after.given if one.stands), None)
@@ -440,6 +453,14 @@ def desks() -> tuple[Callable[[], Desk], ...]:
         partial(
             Leases, "a word against its own", may=("contradict", "a list shows another amount"), permits=1, passes=0,
             fates=(PAID,), owners=("a",),
+        ),
+        partial(
+            Leases, "a word against its own, once it was taken over", may=("contradict", "expire"), claims=1, permits=1,
+            fates=(PAID,), owners=("a",),
+        ),
+        partial(
+            Leases, "put back, and no one has noticed", may=("copy", "put back unnoticed", "cancel"), says=1,
+            passes=0, fates=(UNSENT,), owners=("a",),
         ),
         partial(
             Leases, "an answer to what has left", may=("archive", "a list shows it", "a list shows another amount"),

@@ -248,13 +248,14 @@ _OF: Mapping[str, tuple[str, ...]] = {
 DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING), ("desks",)),
     **dict.fromkeys((mutants.PERMITS, mutants.RECORDS), ("leases",)),
-    **dict.fromkeys((mutants.EVIDENCE, mutants.WEIGHING, mutants.STATES), ("persons", "leases")),
+    **dict.fromkeys((mutants.WEIGHING, mutants.STATES), ("persons", "leases")),
+    mutants.EVIDENCE: ("persons", "leases", "desks"),
     **dict.fromkeys((mutants.PUTS, mutants.IDS), ("puts", "files")),
     mutants.REPLIES: ("replies",),
     **dict.fromkeys((mutants.APPROVERS, mutants.SIGNED), ("signatures",)),
     **dict.fromkeys((mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT), ("sessions",)),
     mutants.NOTIFICATIONS: ("notifications",),
-    mutants.ABSENCES: ("absences",),
+    **dict.fromkeys((mutants.ABSENCES, mutants.PASSES), ("absences",)),
     mutants.QUARANTINE: ("persons", "files"),
     **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL), ("files",)),
     mutants.WRITER: ("files",),
@@ -272,7 +273,15 @@ BY_DESKS_ALONE = frozenset(
     {mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING, mutants.REPLIES, mutants.APPROVERS}
     | {mutants.SIGNED, mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT, mutants.NOTIFICATIONS, mutants.ABSENCES}
     | {mutants.DEPARTURES, mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL}
-    | {mutants.LISTS, mutants.STATUSES, mutants.SENDERS, mutants.CONFIRM, mutants.INBOX, mutants.DISPATCHING}
+    | {
+        mutants.PASSES,
+        mutants.LISTS,
+        mutants.STATUSES,
+        mutants.SENDERS,
+        mutants.CONFIRM,
+        mutants.INBOX,
+        mutants.DISPATCHING,
+    }
     | {mutants.DELIVERIES, mutants.CREW, mutants.LEASES, mutants.WRITER}
     | {mutants.TRAY, mutants.SERVER, mutants.CONNECTION, mutants.EXCHANGE, mutants.POSTGRES}
 )
