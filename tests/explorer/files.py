@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import attrs
 from explorer.desks import Report
@@ -31,12 +31,18 @@ from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._writer import Writer, _deliver, _Opening, _Operation
 from payments_async.journal._sqlite import _identity, _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
+from payments_async.journal._statements._entries import SHIFT
 from payments_async.journal.contract import Evidence, Outcome, Permit
 
 T = TypeVar("T")
 SHOP, SECOND = "shop", "second"
 ANN = TakeoverAuthorisation(who="Ann", why="the disk is broken")
 _ROWS = ("outbox", "chunk", "attempt", "evidence", "progress", "claim")
+_YEARS = 1e8  # seconds
+# Since when an order is looked for: its batch, or its former holder.
+_LOOKED_FOR = """SELECT min(coalesce(r.look_since, r.created_at),
+  coalesce((SELECT min(a.permitted_at) FROM attempt a WHERE a.order_id = o.id), 1e18))
+  FROM outbox o JOIN run r ON r.id = o.id >> ? WHERE o.request_id = ?"""
 _MANY = 200  # batches
 _TICKS = itertools.count(1_000_000.0, 0.001)  # Unix seconds: no two moments are one
 
@@ -72,13 +78,22 @@ class FileWriter(Writer):
 
 
 class FileJournal(Journal):
-    """A journal in a file, in the thread that asks."""
+    """A journal in a file, in the thread that asks.
+
+    Attributes:
+        later: Seconds by which it is later for all of them than their operations take.
+    """
+
+    later: ClassVar[float] = 0.0
 
     def __init__(self, path: Path, state: Path | None, *, second: TakeoverAuthorisation | None = None) -> None:
         self.path = path
-        database = partial(SqliteDatabase, path, state_folder=state, busy_timeout=0.0, clock=partial(next, _TICKS))
+        database = partial(SqliteDatabase, path, state_folder=state, busy_timeout=0.0, clock=self._ticks)
         super().__init__(database, second_journal=second)
         self._writer: FileWriter = FileWriter(self._database)
+
+    def _ticks(self) -> float:
+        return next(_TICKS) + self.later
 
     def begin(self) -> None:
         """Open it. Raises ``JournalError``."""
@@ -130,6 +145,7 @@ class World:
 
     Attributes:
         sent: How often each order was.
+        began: When each was first permitted by the journal that was there first.
         stored: Orders whose outcome was written down since the files were last touched.
         looks: Who sends asks first whether this machine knows the journal.
         is_lost: There is nothing that goes on.
@@ -138,6 +154,7 @@ class World:
 
     top: Path
     sent: Counter[str] = attrs.field(factory=Counter)
+    began: dict[str, float] = attrs.field(factory=dict)
     stored: set[str] = attrs.field(factory=set)
     looks: bool = False
     is_lost: bool = False
@@ -151,6 +168,7 @@ class World:
 
     def first(self) -> None:
         """A batch of two orders, and an outbox; in a wide file after many others."""
+        FileJournal.later = 0.0
         for place in (self.here, self.there):
             place.mkdir()
         self.journal = FileJournal(self.here / "journal.db", self.state)
@@ -230,6 +248,7 @@ class World:
             self.wrong = f"order {permit.request_id} was sent twice"
         await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
         if journal is self.journal:
+            self.began.setdefault(permit.request_id, permit.at)
             self.stored.add(permit.request_id)
 
     async def send_one(self, journal: FileJournal) -> None:
@@ -412,6 +431,18 @@ class World:
         self.do_other(partial(self.pay, adoption=ANN))
         self._looked_for(BATCH)
 
+    def adopt_late(self) -> None:
+        """Another journal does so years later: what was sent is looked for from when it was sent on."""
+        FileJournal.later = _YEARS
+        self.adopt()
+        if self.other is None:
+            return
+        for request_id, at in self.began.items():
+            found = self.other._writer._opening.connection.execute(_LOOKED_FOR, (SHIFT, request_id))
+            for (since,) in found:
+                if since > at:
+                    self.wrong = f"order {request_id} was adopted, and is looked for from later on than it was sent"
+
     def adopt_lost(self) -> None:
         """A disk is lost, with what the machine remembers: the other journal alone knows that it adopts."""
         self.close()
@@ -525,6 +556,7 @@ TOUCHES: dict[str, Do] = {
     "its commits are undone": World.undo_commits,
     "a second journal begins": World.second_journal,
     "another journal adopts the batch": World.adopt,
+    "another journal adopts the batch years later": World.adopt_late,
 }
 # A log that began after the copy, in whose pages neither sums nor indices show that the file is older.
 WIDE = (
