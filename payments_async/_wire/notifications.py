@@ -326,7 +326,7 @@ def _complete(found: dict[str, Any], field: str, value: Any) -> None:
     known = found.get(field)
     if known is None or known == "":
         found[field] = value
-    elif known != value and not (_same_double if field == "amount" else _same_id)(known, value):
+    elif known != value and not _COMPARED.get(field, _same_id)(known, value):
         raise UnreadableNotification(f"{field} differs between the body and the query or the request reference")
 
 
@@ -348,6 +348,18 @@ def _same_double(left: Decimal, right: Decimal) -> bool:
 def _same_id(left: str, right: str) -> bool:
     # a plus in a query that was not encoded arrives as a space
     return left.casefold().replace("+", " ") == right.casefold().replace("+", " ")
+
+
+def _same_long(left: str, right: str) -> bool:
+    # Spec: "AccountId / accountId | string (long in the camelCase description)": a number has no zeros before it
+    return _same_id(left.lstrip("0"), right.lstrip("0"))
+
+
+_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
+    "amount": _same_double,
+    "account_id": _same_long,
+    "subscription_id": _same_long,
+}
 
 
 def _take_query(found: dict[str, Any], query: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from payments_async._wire.notifications import read_unusual, read_usual
 from payments_async.ipn import TransactionEvent, TransactionSucceeded, UnreadableNotification, read_notification
+from payments_async.testing import notification
 
 LEAST = b'"TransactionId":"a","StatusCode":0'
 PASCAL = {
@@ -147,6 +148,16 @@ def test_the_query_fills_in_what_the_body_leaves_out() -> None:
 def test_an_unencoded_plus_in_the_query_is_no_contradiction() -> None:
     """A sender that does not encode a plus still agrees with its body."""
     assert "a+b" == read(b'"RequestId":"a+b"', "requestId=a+b").request_id
+
+
+@pytest.mark.parametrize("spelling", ["pascal", "camel", "snake"])
+def test_an_account_that_is_a_number_in_the_body_and_text_in_the_query_is_no_contradiction(spelling: Any) -> None:
+    """A number has no zeros before it. Another account is a contradiction as before."""
+    told = notification(account_id="0006", subscription_id="077", spelling=spelling, number_ids=True)
+    event = read_notification(told.body, told.query)
+    assert ("6", "77") == (event.account_id, event.subscription_id)
+    with pytest.raises(UnreadableNotification, match="account_id differs"):
+        read_notification(told.body, told.query.replace("0006", "0007"))
 
 
 def test_the_earlier_edition_is_read() -> None:
