@@ -65,11 +65,12 @@ class FileWriter(Writer):
 
     def submit(
         self, name: str, work: Any, *, together: Any = None, droppable: bool = False, at_once: bool = False,
-        gives_back: bool = False,
+        gives_back: bool = False, only_moves: bool = False,
     ) -> Any:  # fmt: skip
         done: Any = Done()
-        operation = _Operation(name, work, done, together, droppable, at_once or together is not None, gives_back)
-        _deliver(self._done(self._opening, [operation]))
+        is_alone = at_once or together is not None
+        operation = _Operation(name, work, done, together, droppable, is_alone, gives_back, only_moves)
+        _deliver(self._done(self._opening, [operation])[0])
         return done
 
     def end(self) -> None:

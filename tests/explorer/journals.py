@@ -112,13 +112,14 @@ class MemoryWriter(Writer):
 
     def submit(
         self, name: str, work: Any, *, together: Any = None, droppable: bool = False, at_once: bool = False,
-        gives_back: bool = False,
+        gives_back: bool = False, only_moves: bool = False,
     ) -> Any:  # fmt: skip
         done = Done()
         connection: sqlite3.Connection = self._database.connection  # type: ignore[attr-defined]
         now = self._database.begin(connection)
-        operation = _Operation(name, work, done, together, droppable, at_once, gives_back)  # type: ignore[arg-type]
-        _deliver(self._commit(connection, now, [operation]))
+        hears: Any = done
+        operation = _Operation(name, work, hears, together, droppable, at_once, gives_back, only_moves)
+        _deliver(self._commit(connection, now, [operation])[0])
         return done
 
 
