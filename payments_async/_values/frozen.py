@@ -128,7 +128,8 @@ def restored(kind: type[T], members: Mapping[str, Any]) -> T:
         return kind(**members)
     back = _unchecked[kind].__copy__()
     for name, value in members.items():
-        amend(back, name, value)
+        if value is not None:
+            amend(back, name, value)
     return cast(T, back)
 
 
