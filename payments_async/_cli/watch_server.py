@@ -5,8 +5,10 @@ name that the browser asked for must be this machine's (a name of somebody else'
 whatever decides comes from this very page: by its own address, and with a second token that is in its forms.
 """
 
+import errno
 import hashlib
 import math
+import os
 import secrets
 import tempfile
 import time
@@ -84,6 +86,8 @@ class WatchServer:
         self._runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        if not self._runner.addresses:  # asyncio passes over an address for which it could open no socket
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         taken = int(self._runner.addresses[0][1])
         self._hosts = frozenset({f"127.0.0.1:{taken}", f"localhost:{taken}"})
         return f"http://127.0.0.1:{taken}/{self._token}/"
