@@ -198,6 +198,9 @@ class Judges:
                 return False
             state, of = row["state"], (row["id"] & ((1 << 28) - 1)) // 500
             is_shown = row["conflict"] is not None  # a contradiction, which a person has to look at
+            is_paid = any(one.order == number and not one.fails for one in world.ledger)
+            if state == "failed" and is_paid and plan.lists and not is_shown:
+                return False  # a notification alone says so, and a list shows the contrary
             if state not in settled and not is_shown and not (state == "planned" and of in held):
                 return False
         return True

@@ -26,6 +26,7 @@ TINY = Plan(name="refused and failed", rejects=True, fails=True, losses=1, notif
 # Half a minute on a processor of its own.
 DEFAULT = (
     TINY,
+    Plan(name="told wrongly that it failed", losses=1, lists=True, forged=("failed",)),
     Plan(name="two tasks of one process", workers=2, mates=True, renews=True, rejects=True),
     Plan(name="told by a stranger", puts=True, losses=1, lists=True, forged=("doubted", "doubted again")),
     Plan(name="refused by two workers", workers=2, rejects=True, unread=1),
