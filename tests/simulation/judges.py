@@ -36,6 +36,7 @@ BACKWARDS = {
     "accepted": UNSENT - {"parked"} | {"rejected", "cancelled"},
     "cancelled": UNSENT | {"accepted", "successful", "failed", "rejected"},
 }
+_DAY = 86_400.0  # seconds
 _MOMENTS = 1.0  # seconds that a permit or the beginning of a list may take
 _connect = sqlite3.connect
 
@@ -336,7 +337,8 @@ class Judge:
 
         An accepted one may where the service has not ended it. Or its notification is lost, and no status filter is
         believed: the service ignores the filter, or never counts its rows. An unknown one may where
-        the service never had it, and no list proves that: none counts its rows, or shows an order of the same batch.
+        the service never had it, and no list proves that: none counts its rows, or shows an order of the same batch,
+        or of the day at which a clock was that was days behind.
         A planned one may where the journal was put back: its outbox waits for such lists, until a person names an
         order of its own.
         """
@@ -345,8 +347,17 @@ class Judge:
             return "PROCESSING" in status or has("ignores_status_filter") or has("no_total")
         if row.state == "planned":
             return self._world.machine.has_forgotten and has("no_total") and not status
-        is_proved = not has("no_total") and row.batch_id in {one.batch_id for one in self._world.sandbox.ledger}
+        is_proved = (
+            not has("no_total")
+            and not self._is_misdated()
+            and row.batch_id in {one.batch_id for one in self._world.sandbox.ledger}
+        )
         return row.state == "unknown" and not status and not is_proved
+
+    def _is_misdated(self) -> bool:
+        """Whether orders may be dated days before others, by a clock that is behind."""
+        set_back = (one.seconds for one in self._world.plan.blows if one.kind in ("clock", "own_clock"))
+        return any(seconds < -_DAY for seconds in set_back)
 
     # --- at the end
 
