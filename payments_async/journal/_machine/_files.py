@@ -19,6 +19,14 @@ def inode_of(path: Path) -> str:
     return str(path.stat().st_ino)
 
 
+def size_of(path: Path) -> int:
+    """Bytes in a file; 0 where there is none, as when another process has just closed a journal and its log went."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def birth_of(path: Path) -> str | None:
     """When a file came to be, to the nanosecond where that is known; ``None`` where the file system does not tell.
 

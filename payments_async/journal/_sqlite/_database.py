@@ -18,7 +18,7 @@ from payments_async.journal._engine._tally import Tally
 from payments_async.journal._examination import IntegrityCheck
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._machine import _sqlite_faults
-from payments_async.journal._machine._files import mount_of
+from payments_async.journal._machine._files import mount_of, size_of
 from payments_async.journal._machine._memory import MachineState, StateFolder
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import FileIdentity, Liveness
@@ -265,7 +265,7 @@ class SqliteDatabase:
 
     def _make(self, memory: MachineState | None) -> bool:
         """Make the journal where there is none; tells whether that was done."""
-        if self.place.is_file() and not self.place.stat().st_size:
+        if self.place.is_file() and not size_of(self.place):
             self._epoch.check_absent(memory)
             raise NotAJournal(f"{self._path} is empty")
         if self.place.exists():
@@ -426,8 +426,7 @@ def _write_ahead_log(path: Path, connection: Connection) -> IntegrityCheck:
         remedy = "open it with this package, which turns on the log"
         return IntegrityCheck(name="log", found=f"journal_mode is {mode}", is_wrong=True, remedy=remedy)
     log = path.with_name(f"{path.name}-wal")
-    size = log.stat().st_size if log.exists() else 0
-    if size > _LONG:
+    if (size := size_of(log)) > _LONG:
         remedy = "a program reads for very long, or stands still: find and end it, and the log is brought into the file"
         return IntegrityCheck(name="log", found=f"{size:,} bytes beside the file", remedy=remedy)
     return IntegrityCheck(name="log", found=f"write-ahead, {size:,} bytes beside the file")

@@ -22,7 +22,7 @@ from payments_async.journal._faults import (
     NotAJournal,
     PlaceTaken,
 )
-from payments_async.journal._machine._files import birth_of, inode_of
+from payments_async.journal._machine._files import birth_of, inode_of, size_of
 from payments_async.journal._machine._sqlite_faults import translated
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import add_amounts, among, run_in
@@ -185,7 +185,7 @@ def check_whole(path: Path, named: str, *, busy_timeout: float) -> None:
     Raises:
         JournalCorrupt: They are not. Both are left as they are.
     """
-    if not path.exists() or not path.stat().st_size:
+    if not size_of(path):
         return
     flaw, has_log = "", _has_log(path)
     try:
@@ -237,7 +237,7 @@ def bring_in(connection: Connection) -> int | None:
 def _has_log(path: Path) -> bool:
     """Whether commits lie in the log beside the file: another process has it open, or one died."""
     _, log, _ = files_of(path)
-    return log.exists() and log.stat().st_size > 0
+    return size_of(log) > 0
 
 
 def files_of(path: Path) -> list[Path]:
