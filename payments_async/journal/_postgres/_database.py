@@ -170,7 +170,9 @@ class PostgresDatabase:
         self._begin_new = f"{_BEGIN}; {begun}"
         lock = _LOCK.format(f"{quoted(schema)}.")
         changers = _schema.changers(_schema.numbers_of(self._ours, schema))
-        self._begin = f"{_BEGIN}; {lock}; {begun}, current_schema(), {_JOURNAL_ID}, {changers}"
+        # named with its namespace: a session that a pooler has lent may see another one, or none
+        journal_id = _JOURNAL_ID.replace(" meta ", f" {quoted(schema)}.meta ")
+        self._begin = f"{_BEGIN}; {lock}; {begun}, current_schema(), {journal_id}, {changers}"
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
 
