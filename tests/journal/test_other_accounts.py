@@ -9,7 +9,7 @@ from payments_async.journal._inbox import Arrival, Doubt
 from payments_async.journal.contract import Chunk, Evidence, Outcome
 
 OURS, ANOTHER = "6", "7"
-FOREIGN = "it is about account 7, and orders of this journal are notified for account 6"
+FOREIGN = "it is about another account than those that orders of this journal are notified for"
 
 
 async def told(
