@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -24,11 +25,15 @@ class _Call:
         ends: What writes to both sides.
         broken: The ways on which bytes of it were lost: nothing arrives there any more.
         over: Both ends were reset.
+        listens: It is the connection of a journal's listener, which asks by the clock.
+        went: Which way its last bytes went.
     """
 
     ends: tuple[asyncio.StreamWriter, ...]
     broken: set[Pipeline] = attrs.field(factory=set)
     over: asyncio.Event = attrs.field(factory=asyncio.Event)
+    listens: bool = False
+    went: Pipeline = "down"
 
     def reset(self, *ends: asyncio.StreamWriter) -> None:
         """End it with an RST."""
@@ -57,12 +62,16 @@ class Line:
         port: On this machine.
         delay: Seconds that bytes take, each way.
         holds: Set while some bytes are held.
+        exchanges: How often a side has asked and was answered, on connections that are not a listener's.
+        before_answer: Awaited before the bytes of such an answer go on.
     """
 
     def __init__(self, server: tuple[str, int] | str) -> None:
         self.port = 0
         self.delay = 0.0
         self.holds = asyncio.Event()
+        self.exchanges = 0
+        self.before_answer: Callable[[], Awaitable[object]] | None = None
         self._server = server
         self._calls: set[_Call] = set()
         self._lost: frozenset[Pipeline] = frozenset()
@@ -178,6 +187,7 @@ class Line:
             while not call.over.is_set():
                 data = await self._read(reader)
                 await asyncio.sleep(self.delay)
+                await self._count(call, way, data)
                 if way in self._held:
                     if data:
                         writer.write(data[: self._passes])
@@ -200,6 +210,15 @@ class Line:
                     return
         except OSError:  # whom it goes to is gone
             call.reset(*call.ends)
+
+    async def _count(self, call: _Call, way: Pipeline, data: bytes | None) -> None:
+        """See whether another exchange begins, or is answered."""
+        call.listens |= way == "up" and b"LISTEN " in (data or b"")
+        if data and not call.listens:
+            if way == "down" and self.before_answer is not None:
+                await self.before_answer()
+            self.exchanges += way == "up" and call.went == "down"
+            call.went = way
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes | None:
         """Some bytes, none at the end, or ``None`` after a reset."""
