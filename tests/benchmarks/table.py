@@ -57,7 +57,7 @@ MEASURES: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         )
     ),
     (
-        "bench_transaction.py --dsn {dsn} --orders 500 --turns 3",
+        "bench_transaction.py --dsn {dsn} --orders 2000 --turns 3",
         (("put_all of 50 in a transaction, server", r"^  put_all +(.*)", "20 µs"),),
     ),
     (
