@@ -1,7 +1,8 @@
-"""What slows a pool of workers and what stops it: backoff, turns of the rate of all, and a fuse of rules."""
+"""What slows a pool of workers and what stops it: backoff, turns of the rate of all, a fuse, and a sleep."""
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 from collections import deque
@@ -14,9 +15,12 @@ from math import ceil
 import attrs
 
 from payments_async._values.checks import check_number, check_whole
+from payments_async._values.deadlines import waking_seconds
 from payments_async._values.frozen import frozen
 from payments_async.journal._records import Progress, RateSlots
 from payments_async.journal._states import AGAIN, Signal, State
+
+_log = logging.getLogger("payments_async")
 
 _EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 _FEWEST = 20  # sends before a rate of errors means anything
@@ -38,6 +42,7 @@ MOMENT = 0.25  # seconds for which a turn is good; later ones of others are near
 _SPELL = 0.1  # seconds for which turns are kept in hand, beside what a reservation takes
 _MOST = 0.2  # ... however long that is: the last of them must be used in its moment
 _SHORTEST = 0.02  # seconds over which use is measured at least
+_JUMP = 60.0  # seconds by which the clock may run ahead from one look to the next
 _AGAIN = 0.5  # seconds until turns are asked for again at most: the rate may be another one by then
 
 
@@ -439,3 +444,47 @@ class Reserve:
         """Let turns go whose moment is over."""
         while self._turns and self._turns[0] < now - MOMENT:
             self._turns.popleft()
+
+
+class SleepWatch:
+    """Notices that the machine stood still, as it does asleep, or when a snapshot of it is put back.
+
+    Then what it has in memory may have been sent by it before, and nothing here tells.
+
+    Args:
+        outbox, batch_id: Whose orders, for the log.
+        now: Unix seconds.
+        clock: Seconds that only grow.
+
+    Attributes:
+        sleeps: How many it had noticed when it was last asked.
+        slept_since: Unix seconds when it was last seen awake before a sleep after which no list was read yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        outbox: str | None = None,
+        batch_id: str | None = None,
+        now: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._outbox = outbox
+        self._batch_id = batch_id
+        self._now = now
+        self._clock = clock
+        self._seen = now()
+        self._ahead = self._seen - waking_seconds(clock)
+        self.sleeps = 0
+        self.slept_since = float("inf")
+
+    def count(self) -> int:
+        """How often it stood still until now."""
+        seen, self._seen = self._seen, self._now()
+        before, self._ahead = self._ahead, self._seen - waking_seconds(self._clock)
+        if self._ahead - before > _JUMP:
+            self.sleeps, self.slept_since = self.sleeps + 1, min(self.slept_since, seen)
+            facts = {"outbox": self._outbox, "batch_id": self._batch_id}
+            whose = f"batch {self._batch_id}" if self._outbox is None else f"outbox {self._outbox}"
+            _log.warning("clock jumped: %s checks the service before it sends", whose, extra=facts)
+        return self.sleeps

@@ -25,7 +25,7 @@ from payments_async.journal._faults import LoadBusy, OrdersDiffer
 from payments_async.journal._places import check_journal
 from payments_async.journal._records import GRACE, INTERVAL, Run, TakeoverAuthorisation
 from payments_async.journal._states import State
-from payments_async.outbox._brakes import Backoff, Budget, Fuse
+from payments_async.outbox._brakes import Backoff, Budget, Fuse, SleepWatch
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_unknown
 from payments_async.outbox._scans import DateRange, ListScanner, account_of
@@ -63,7 +63,7 @@ async def run_batch(
     it shows was sent already, by another journal or by this one before it was restored, and is never sent again. An
     order that agrees is accepted and shown as a conflict, unless it is in quarantine; one that does not is parked. A
     list that cannot be read to its end stops the run. That an order is not in the list proves nothing: it may show it
-    late.
+    late. If the machine sleeps for more than a minute, the run reads the list again before it sends anything more.
 
     Cancelling it breaks off what is under way, and writes down as unknown what may have left; set ``stop`` to finish
     that first.
@@ -123,45 +123,75 @@ async def run_batch(
         )
     await journal.expire_chunks(batch_id)
     executor, run = executor_of(payments), await journal.run(batch_id)
+    watch = SleepWatch(batch_id=batch_id, now=now, clock=executor.clock)
+    before: BatchWorker | None = None  # its machine has slept
     with watched(executor.observer, "batch", batch_id=batch_id) as work:
-        looked = refused = None
-        try:
-            is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
-            if not is_stopped and await _is_look_due(journal, run, settings.look_first, back=settings.look_back):
-                looked = await take_first_look(
-                    payments,
-                    journal,
-                    run,
-                    back=settings.look_back,
-                    patience=patience,
-                    now=now,
-                    stop=stop,
-                    tell=progress,
-                )
-                refused = why_not(looked)
-            if not is_stopped and refused is None:
-                await look_up_unknown(payments, journal, batch_id, is_listed=looked is not None)
-        except AuthenticationFailed as error:
-            refused = f"the credentials were refused: {error.message}"
-        pool = BatchWorker(
-            payments=payments,
-            journal=journal,
-            batch_id=batch_id,
-            leases=Leases(journal, owner=owner, seconds=settings.lease, clock=executor.clock),
-            meter=Budget(fuse or _UNFUSED, await journal.progress(batch_id)),
-            pace=Backoff(patience, clock=executor.clock),
-            size=settings.concurrency,
-            rate=settings.rate,
-            stop=stop,
-            tell=progress,
-            looked=looked,
-        )
-        if refused is not None:
-            pool.end(refused)
-        await pool.work(settings.lease)
+        while True:
+            sleeps = watch.count()
+            looked, refused = await _look(
+                payments, journal, run, settings, has_slept=before is not None, now=now, stop=stop, tell=progress
+            )
+            pool = BatchWorker(
+                payments=payments,
+                journal=journal,
+                batch_id=batch_id,
+                leases=Leases(journal, owner=owner, seconds=settings.lease, clock=executor.clock),
+                meter=Budget(fuse or _UNFUSED, await journal.progress(batch_id)),
+                pace=Backoff(patience, clock=executor.clock),
+                watch=watch,
+                sleeps=sleeps,
+                size=settings.concurrency,
+                rate=settings.rate,
+                stop=stop,
+                tell=progress,
+                looked=looked,
+            )
+            if before is not None:
+                pool.begun, pool.sent, pool.looked = before.begun, before.sent, looked or before.looked
+            if refused is not None:
+                pool.end(refused)
+            await pool.work(settings.lease)
+            if pool.stopped is not None or not pool.has_slept():
+                break
+            before = pool
         ended = await pool.refresh()
         work.tell(unknown=ended.counts.get(State.UNKNOWN, 0), stopped=ended.stopped is not None)
         return ended
+
+
+async def _look(
+    payments: PaymentsSession,
+    journal: Journal,
+    run: Run,
+    settings: RunSettings,
+    *,
+    has_slept: bool,
+    now: Callable[[], float],
+    stop: asyncio.Event | None,
+    tell: Callable[[RunProgress], object] | None,
+) -> tuple[FirstLook | None, str | None]:
+    """Look for what was sent already, where that is due, and why nothing may be sent now."""
+    looked = None
+    if stop is not None and stop.is_set():
+        return None, None  # nothing is asked, and nothing is sent
+    try:
+        if await _is_look_due(journal, run, settings.look_first, back=settings.look_back, has_slept=has_slept):
+            looked = await take_first_look(
+                payments,
+                journal,
+                run,
+                back=settings.look_back,
+                patience=settings.patience,
+                now=now,
+                stop=stop,
+                tell=tell,
+            )
+            if (why := why_not(looked)) is not None:
+                return looked, why
+        await look_up_unknown(payments, journal, run.batch_id, is_listed=looked is not None)
+    except AuthenticationFailed as error:
+        return looked, f"the credentials were refused: {error.message}"
+    return looked, None
 
 
 async def _load(
@@ -195,7 +225,7 @@ async def _load(
             return
 
 
-async def _is_look_due(journal: Journal, run: Run, way: LookFirst, *, back: float) -> bool:
+async def _is_look_due(journal: Journal, run: Run, way: LookFirst, *, back: float, has_slept: bool) -> bool:
     """Whether a run has to look before it sends: there is something to send, and no look of before is relied on.
 
     One of an earlier run says nothing of what was sent since, neither by another journal, nor by this one before its
@@ -205,12 +235,15 @@ async def _is_look_due(journal: Journal, run: Run, way: LookFirst, *, back: floa
 
     Args:
         back: Seconds before the batch was made from which on the list is read.
+        has_slept: The machine, since the last look of this run.
     """
     if way == "never":
         return False
     chunks = await journal.chunks(run.batch_id)
     if not chunks.open and not chunks.leased:
         return False  # what is in quarantine waits for a person
+    if has_slept:
+        return True
     if way == "in_doubt":
         if not await journal.is_known_here(run.batch_id):
             return True

@@ -15,11 +15,11 @@ from payments_async._values.errors import AuthenticationFailed, PaymentsError
 from payments_async.journal import Journal, State
 from payments_async.journal._faults import JournalClosed, JournalError, LoadBusy
 from payments_async.journal._records import WATCHED, Awaited, Entry, Placed, Staged
-from payments_async.outbox._brakes import Backoff, Budget, Fuse
+from payments_async.outbox._brakes import Backoff, Budget, Fuse, SleepWatch
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._listening import AGAIN_INITIAL, AGAIN_MAX
 from payments_async.outbox._run import take_first_look, why_not
-from payments_async.outbox._standing import OutboxWorker, SleepWatch
+from payments_async.outbox._standing import OutboxWorker
 from payments_async.outbox._worker_pool import ASK_AGAIN, Handed
 
 _log = logging.getLogger("payments_async")
@@ -78,7 +78,7 @@ class OrderSender:
     def begin(self, owner: str) -> None:
         """The outbox is opened, under this name."""
         self.owner, self.stopping = owner, asyncio.Event()
-        self.watch = SleepWatch(self.name, now=self.now, clock=executor_of(self.payments).clock)
+        self.watch = SleepWatch(outbox=self.name, now=self.now, clock=executor_of(self.payments).clock)
 
     def end(self) -> None:
         """Begin nothing more, and finish what is under way."""
@@ -94,7 +94,7 @@ class OrderSender:
     def crew_with_room(self) -> OutboxWorker | None:
         """The worker pool of this process, if it will send what it is given soon."""
         pool = self.pool
-        if pool is None or not pool.may_send() or pool.drains or pool.leases.count_own() >= _QUEUED * self.concurrency:
+        if pool is None or not pool.may_send() or pool.leases.count_own() >= _QUEUED * self.concurrency:
             return None
         return pool
 
@@ -136,8 +136,8 @@ class OrderSender:
 
     async def _look_for(self, batch_id: str) -> str | None:
         """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
-        self.watch.notice()
-        run, back, sleeps = await self.journal.run(batch_id), self.look_back, self.watch.sleeps
+        sleeps = self.watch.count()
+        run, back = await self.journal.run(batch_id), self.look_back
         if (awaits := run.awaits) is not None:
             if awaits.read_at is not None and awaits.is_early(self.now(), self.grace, self.interval):
                 return self._waits_for(awaits)
@@ -174,10 +174,9 @@ class OrderSender:
             before: What was awaited then.
             sleeps: Of the machine, until then.
         """
-        self.watch.notice()
-        if self.watch.sleeps != sleeps:
-            return await self._look_for(batch_id)  # it has slept meanwhile
         awaits = (await self.journal.run(batch_id)).awaits
+        if self.watch.count() != sleeps:
+            return await self._look_for(batch_id)  # it has slept meanwhile
         if awaits is None:
             if batch_id == self.name:
                 self.watch.slept_since = _FOREVER
@@ -218,6 +217,7 @@ class OrderSender:
             stop=self.stopping,
             now=self.now,
             watch=self.watch,
+            sleeps=self.watch.sleeps,
             look_for=self._look_for,
             claims_batches=self.claims_batches,
             ask_again=max(ASK_AGAIN, self.poll),

@@ -14,7 +14,6 @@ from typing import Any
 
 import attrs
 
-from payments_async._values.deadlines import waking_seconds
 from payments_async._values.errors import PaymentsError
 from payments_async._values.observing import Observer
 from payments_async.journal._faults import JournalError, JournalUnavailable
@@ -34,7 +33,6 @@ _QUIET = 10.0  # times as long until it is looked again, where nothing waits, no
 _REFUSED_INITIAL, _REFUSED_MAX = 1.0, 60.0  # seconds until a login that was refused is tried again, doubled each time
 _SILENCE = 10.0  # seconds without an answer of any kind, after which others may have what was not begun
 _PROBE = 3.0  # seconds between two questions whether the service is heard again
-_JUMP = 60.0  # seconds by which the clock may run ahead from one look to the next
 _BALANCE_AGAIN = 5.0  # seconds between two tries to read the balance
 _BY_FUSE = "fuse"
 
@@ -48,43 +46,6 @@ class ChunkEnd(Enum):
     NOT_NOW = auto()  # nothing may be sent, or all are in other hands
 
 
-class SleepWatch:
-    """Notices that the machine stood still, as it does asleep, or when a snapshot of it is put back.
-
-    Then what it has in memory may have been sent by it before, and nothing here tells.
-
-    Args:
-        outbox: Its name, for the log.
-        now: Unix seconds.
-        clock: Seconds that only grow.
-
-    Attributes:
-        sleeps: How many were noticed.
-        slept_since: Unix seconds when it was last seen awake before a sleep after which no list was read yet.
-    """
-
-    def __init__(self, outbox: str, *, now: Callable[[], float], clock: Callable[[], float]) -> None:
-        self._outbox = outbox
-        self._now = now
-        self._clock = clock
-        self._seen = now()
-        self._ahead = self._seen - waking_seconds(clock)
-        self.sleeps = 0
-        self.slept_since = float("inf")
-
-    def notice(self) -> bool:
-        """Whether it stood still since it was last asked."""
-        seen, self._seen = self._seen, self._now()
-        before, self._ahead = self._ahead, self._seen - waking_seconds(self._clock)
-        if self._ahead - before <= _JUMP:
-            return False
-        self.sleeps, self.slept_since = self.sleeps + 1, min(self.slept_since, seen)
-        _log.warning(
-            "clock jumped: outbox %s checks the service before it sends", self._outbox, extra={"outbox": self._outbox}
-        )
-        return True
-
-
 @attrs.define(eq=False, repr=False, kw_only=True)
 class OutboxWorker(WorkerPool):
     """All workers of one process on one outbox.
@@ -95,7 +56,6 @@ class OutboxWorker(WorkerPool):
         paused: Why nothing is sent, or ``None``.
         trouble: What hinders the sending at the moment, in words, or ``None``.
         now: Unix seconds.
-        watch: Notices that the machine has slept.
         look_for: Reads the service's list for a batch before anything of it is sent; tells why that failed.
         claims_batches: Chunks of batches are claimed by ourselves, and not only when we are handed one.
     """
@@ -103,7 +63,6 @@ class OutboxWorker(WorkerPool):
     name: str
     fuse: Fuse
     now: Callable[[], float]
-    watch: SleepWatch
     look_for: Callable[[str], Awaitable[str | None]]
     claims_batches: bool = True
     paused: Pause | None = None
@@ -129,8 +88,7 @@ class OutboxWorker(WorkerPool):
         self.holds_back = self.is_told = True
 
     def may_send(self) -> bool:
-        self._notice_sleep()
-        return self.paused is None and not self._is_cut_off and not self.drains
+        return super().may_send() and self.paused is None and not self._is_cut_off
 
     def set_aside(self, order: LeasedOrder, error: Exception) -> None:
         facts = {"outbox": self.name, "request_id": order.claimed.request_id, "why": type(error).__name__}
@@ -338,7 +296,7 @@ class OutboxWorker(WorkerPool):
         if self.pace.is_answered:
             self.trouble, self._refusals = None, 0
         await self._follow_the_day()
-        self._notice_sleep()
+        self.has_slept()
 
     async def _tell_levels(self, observer: Observer) -> None:
         """Tell who watches how the orders stand, which changes nobody has handled, and what waits for a person."""
@@ -349,11 +307,6 @@ class OutboxWorker(WorkerPool):
         observer.level("changes", health.handlers.dead, state="dead")
         for reason, level in health.needs.items():
             observer.level("held_up", level, reason=reason)
-
-    def _notice_sleep(self) -> None:
-        """Have the list read again before anything more is sent, where the machine has slept."""
-        if not self.drains and self.watch.notice():
-            self.drain()
 
     async def _notice_silence(self) -> None:
         """Where nothing is answered, it may be our own network: let others have what we have not begun, and feel it.

@@ -26,7 +26,7 @@ from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress, SharedRate, TransitionResult
 from payments_async.journal._states import Signal
-from payments_async.outbox._brakes import Backoff, Budget, Reserve
+from payments_async.outbox._brakes import Backoff, Budget, Reserve, SleepWatch
 from payments_async.outbox._leases import LeasedOrder, Leases
 
 _log = logging.getLogger("payments_async")
@@ -109,6 +109,8 @@ class WorkerPool(ABC):
     """All workers of one process: what they share, and what ends their work. What there is to do, a subclass knows.
 
     Attributes:
+        watch: Notices that the machine has slept.
+        sleeps: How many it had noticed when the list was read.
         size: Orders under way at once.
         stop: Set from outside to finish what is under way and end.
         rate: Orders a second that all who send from the journal may begin together, as this process asks for it;
@@ -133,6 +135,8 @@ class WorkerPool(ABC):
     leases: Leases
     meter: Budget
     pace: Backoff
+    watch: SleepWatch
+    sleeps: int
     size: int
     stop: asyncio.Event | None = None
     rate: float | None = None
@@ -228,7 +232,7 @@ class WorkerPool(ABC):
         """An order to be tried now, already counted by the fuse; ``None`` when there is none at the moment."""
         if self.stop is not None and self.stop.is_set():
             self.end(ASKED_TO_STOP)
-        if self.drains or not self.may_send() or self.meter.lacks_balance:
+        if not self.may_send() or self.meter.lacks_balance:
             return None
         if self.turns.is_limited and not self.turns.is_due():
             self._wants_turns.set()
@@ -259,6 +263,14 @@ class WorkerPool(ABC):
 
     def may_send(self) -> bool:
         """Whether anything may be sent at all."""
+        return not (self.has_slept() or self.drains)
+
+    def has_slept(self) -> bool:
+        """Whether the machine has slept. Then nothing more is begun here: first the list is read again."""
+        if self.watch.count() == self.sleeps:
+            return False
+        if not self.drains:
+            self.drain()
         return True
 
     def set_aside(self, order: LeasedOrder, error: Exception) -> None:
@@ -659,7 +671,7 @@ class _Worker:
 
             def may_leave() -> bool:
                 note(permit)
-                return clock() < lease.good_until  # else it has run out while a connection was made; asked last
+                return clock() < lease.good_until and not pool.has_slept()  # asked last: a connection takes time
 
             pool.under_way.add(claimed.request_id)
             acceptance = await pool.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -294,6 +295,48 @@ async def test_a_machine_that_went_back_to_the_midst_of_a_batch_pays_nothing_aga
         async with SqliteJournal(tmp_path / "journal.db") as journal:
             done = await run(attrs.evolve(here, journal=journal))
             assert (0, 0) == (done.sent, done.counts["planned"])
+        paid_once(here)
+
+
+# --- a machine that slept ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("look_first", ["always", "in_doubt"])
+@pytest.mark.parametrize("how", ["stood still", "slept"])
+async def test_a_batch_whose_machine_has_slept_in_the_midst_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, look_first: str
+) -> None:
+    """A snapshot of it went on elsewhere: what that has paid is not sent again, nor the order that was begun before."""
+    ahead, permits, sleeps, wakes = 0.0, 0, asyncio.Event(), threading.Event()
+    if how == "slept":
+        gettime = getattr(time, "clock_gettime", None)
+        if gettime is None:
+            pytest.skip("no clock tells of sleep here")
+        monkeypatch.setattr(time, "clock_gettime", lambda clock: gettime(clock) + ahead)
+    loop = asyncio.get_running_loop()
+
+    def falls_asleep(point: str) -> None:
+        nonlocal permits
+        permits += point == "permit.written"
+        if permits == 5 and point == "permit.written":
+            loop.call_soon_threadsafe(sleeps.set)
+            assert wakes.wait(60)
+
+    async with (
+        world(tmp_path) as plain,
+        SqliteJournal(tmp_path / "own.db", testing=Testing(crash_at=falls_asleep)) as journal,
+        session(plain.sandbox) as snapshot,
+    ):
+        here = attrs.evolve(plain, journal=journal)
+        settings = {"concurrency": 1, "lease": 3600.0, "look_first": look_first}
+        running = asyncio.ensure_future(run(here, now=lambda: time.time() + ahead, **settings))
+        await asyncio.wait_for(sleeps.wait(), 60)
+        for number in (4, 20, 21, 22):
+            await snapshot.payouts.send(payout(number))
+        ahead = 300.0
+        wakes.set()
+        done = await running
+        assert (COUNT - 4, 4, 4, None) == (done.sent, done.looked and done.looked.found, done.conflicts, done.stopped)
         paid_once(here)
 
 

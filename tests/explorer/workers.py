@@ -25,7 +25,7 @@ from payments_async._values.testing import Testing
 from payments_async.bulk import Fuse
 from payments_async.journal import Signal
 from payments_async.journal.contract import Outcome, Permit
-from payments_async.outbox._brakes import Backoff, Budget
+from payments_async.outbox._brakes import Backoff, Budget, SleepWatch
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._worker_pool import WorkerPool, _Worker
 
@@ -167,7 +167,8 @@ class World:
         )  # type: ignore[arg-type]
         progress = await journal.progress(BATCH)
         pool = Pool(
-            payments=session, journal=journal, leases=leases, size=1,
+            payments=session, journal=journal, leases=leases, size=1, sleeps=0,
+            watch=SleepWatch(now=executor.clock, clock=executor.clock),
             meter=Budget(Fuse(), progress), pace=Backoff(900.0, clock=executor.clock, chance=lambda: 0.5),
         )  # fmt: skip
         pool.note_departure = lambda permit: self.marked.add(permit.attempt)

@@ -1444,10 +1444,24 @@ MUTANTS = (
     ),
     Mutant(
         "outbox-goes-on-after-a-sleep",
-        STANDING,
-        "an outbox whose clock has jumped looks first again",
-        "if not self.drains and self.watch.notice():",
-        "if False:",
+        CREW,
+        "a worker pool whose clock has jumped begins nothing more before the list was read again",
+        "if self.watch.count() == self.sleeps:",
+        "if True:",
+    ),
+    Mutant(
+        "sends-what-was-begun-before-a-sleep",
+        CREW,
+        "an order that was permitted when the machine fell asleep leaves after the list was read again",
+        "return clock() < lease.good_until and not pool.has_slept()",
+        "return clock() < lease.good_until",
+    ),
+    Mutant(
+        "run-does-not-look-after-a-sleep",
+        RUN,
+        "a batch looks into the list again once the machine has slept",
+        "    if has_slept:\n        return True\n",
+        "    if has_slept:\n        return False\n",
     ),
     Mutant(
         "outbox-goes-on-after-a-doubt",

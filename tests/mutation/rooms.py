@@ -217,7 +217,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
         "tests/journal/test_contract_loads.py",
     ),
     mutants.DEPARTURES: ("tests/journal/test_departures.py", "tests/journal/test_never_sent.py"),
-    mutants.CREW: _CREW,
+    mutants.CREW: (*_CREW, "tests/bulk/test_look_first.py", "tests/outbox/test_forgetting.py"),
     mutants.LEASES: _CREW,
     mutants.WRITER: (
         "tests/journal/test_lost_answers.py",

@@ -64,6 +64,10 @@ GUARDS: Mapping[str, Plan] = {
         seed=14, orders=30, trouble=300.0, faults=("elsewhere", "suspend", "slow_line"),
         blows=(Blow(10.0, "suspend", 0, 100.0),),
     ),
+    "run-does-not-look-after-a-sleep": Plan(
+        seed=14, orders=1, batch=60, trouble=300.0, faults=("elsewhere", "suspend", "slow_line"),
+        blows=(Blow(82.0, "suspend", 0, 100.0),),
+    ),
     "parks-by-an-uncounted-list": Plan(seed=0, orders=6, grace=30.0, faults=("lost_before", "no_total")),
     "list-moves-what-is-being-sent": Plan(
         seed=0, orders=30, grace=30.0, faults=("lost_after", "notify_lost", "slow", "slow_line", "truncated")

@@ -316,12 +316,11 @@ class Elsewhere:
             await asyncio.sleep(5.0)
 
     def goes_on(self) -> None:
-        """This machine falls asleep: what is planned in its outbox now is paid elsewhere while it sleeps."""
+        """This machine falls asleep: what is planned here now is paid elsewhere while it sleeps."""
         world, blows = self.world, {blow.kind for blow in self.world.plan.blows}
         if not self._exists or self.snapshot or not blows.isdisjoint({"clock", "own_clock"}):
             return
-        rows = [row for row in world.judge.planned() if row.batch_id in ("shop", "gifts")]
-        rows = [row for row in rows if row.request_id.lower() not in self.theirs]
+        rows = [row for row in world.judge.planned() if row.request_id.lower() not in self.theirs]
         self.snapshot = {row.request_id.lower() for row in rows}
         self.asleep_at = world.loop.now
 
