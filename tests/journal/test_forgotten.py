@@ -759,7 +759,7 @@ async def test_a_backup_that_is_put_over_a_journal_of_many_batches(path: Path, w
 async def test_a_backup_taken_in_a_long_life_that_is_put_over_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process was opened long before the backup, and goes on after it: it leaves its log out of the file.
+    """The process was opened long before the backup: it sends nothing more, and leaves its log out of the file.
 
     Now and then its log tells how full the file was.
     """
@@ -772,13 +772,14 @@ async def test_a_backup_taken_in_a_long_life_that_is_put_over_the_file(
         backup = path.with_name("backup")
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(backup)) as target:
             source.backup(target)
-        for number in range(13):  # the last commits lie in a log that began anew
-            if number == 10:
-                path.write_bytes(backup.read_bytes())
+        for number in range(10):  # the last commits lie in a log that began anew
             chunk = await journal.claim_chunk(f"batch {number}", "worker")
             assert chunk is not None
             await journal.record(Outcome(permit=await permitted(journal, chunk, 0), signal=Signal.REJECTED))
             await journal.release_chunk(chunk)
+        path.write_bytes(backup.read_bytes())
+        with pytest.raises(JournalUnavailable, match="written over the file while it is open"):
+            await journal.claim_chunk("batch 10", "worker")
     for _ in range(2):
         with pytest.raises(JournalCorrupt, match="the file was restored"):
             await sends(path)

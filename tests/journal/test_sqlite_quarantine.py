@@ -2,13 +2,14 @@
 
 import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from journal.factories import BATCH, IDENTITY, claimed, loaded, missed, order, permitted, swept, transaction_id
 
-from payments_async.journal import JournalLost, NotLookedFor, Signal, SqliteJournal
+from payments_async.journal import JournalCorrupt, JournalLost, JournalUnavailable, NotLookedFor, Signal, SqliteJournal
 from payments_async.journal.contract import Evidence, Outcome
 
 
@@ -35,6 +36,26 @@ async def test_the_mark_alone_tells_that_a_file_forgot(path: Path) -> None:
         await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
     path.write_bytes(backup)  # noqa: ASYNC240
     assert await is_quarantined(path)
+
+
+async def test_a_backup_that_is_written_over_the_file_under_two_programs(path: Path) -> None:
+    """What it has forgotten is sent by neither, whatever pages each has read before."""
+    backup = path.with_name("backup.db")
+    async with SqliteJournal(path, state_folder=None) as journal:
+        await loaded(journal)
+    shutil.copyfile(path, backup)
+    async with SqliteJournal(path, state_folder=None) as journal:
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await journal.record(Outcome(permit=await permitted(journal, chunk), signal=Signal.ACCEPTED))
+        await journal.release_chunk(chunk)
+        async with SqliteJournal(path, state_folder=None) as other:
+            subprocess.run(["cp", backup, path], check=True)  # noqa: ASYNC221, S603, S607 - our locks stay
+            for one in (journal, other):
+                with pytest.raises(JournalUnavailable, match="written over the file while it is open"):
+                    await permitted(one, await claimed(one))
+    with pytest.raises(JournalCorrupt, match="the -wal beside it is that of another time"):
+        await is_quarantined(path)
 
 
 async def test_the_inode_alone_tells_a_copy(path: Path) -> None:

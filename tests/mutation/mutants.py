@@ -1531,8 +1531,8 @@ MUTANTS = (
         "replaced-file-goes-unnoticed",
         IDENTITY,
         "no commit is made into a file that is not at its place any more",
-        "            self._files.check()\n        if not (commit.moves",
-        "            pass\n        if not (commit.moves",
+        "            self._files.check()\n",
+        "            pass\n",
     ),
     Mutant(
         "lost-journal-goes-unnoticed",
@@ -1558,9 +1558,9 @@ MUTANTS = (
     Mutant(
         "backup-under-an-open-journal-gets-its-log",
         IDENTITY,
-        "a log is brought into the file that it belongs to alone",
-        "                if not is_older(self._path, commit.connection, busy_timeout=0.0):",
-        "                if True:",
+        "nothing is sent from a file that a backup was written over, nor is a log brought into it",
+        "        if is_older(path, connection, busy_timeout=0.0):\n",
+        "        if False:\n",
     ),
     Mutant(
         "log-of-a-long-life",

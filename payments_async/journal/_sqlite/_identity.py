@@ -54,6 +54,15 @@ class _OpenFile(NamedTuple):
             return False
 
 
+def _written_at(path: Path) -> tuple[int, int] | None:
+    """When a file was written to: a tool can set back the second time alone. ``None`` where that is not told."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ctime_ns, about.st_mtime_ns
+
+
 class _OpenFiles:
     """A journal's file, its log, and its index, as one opening of the journal has them open.
 
@@ -64,6 +73,7 @@ class _OpenFiles:
     def __init__(self, path: Path, named: Path) -> None:
         self._named = named
         self._files = [_OpenFile.at(file) for file in files_of(path)]
+        self._written = _written_at(path)
         self.are_displaced = False
 
     def check(self) -> None:
@@ -82,6 +92,23 @@ class _OpenFiles:
                     "end whatever uses the journal and begin again"
                 )
         self.are_displaced = False
+
+    def check_content(self, connection: Connection) -> None:
+        """Whether a backup was put over the file itself. Raises ``JournalUnavailable``.
+
+        SQLite goes on with the pages that it has read before, as far as it still has them, and takes others from the
+        backup. Besides a checkpoint nothing writes to the file, so it is read only if it was written to.
+        """
+        path = self._files[0].path
+        written = _written_at(path)
+        if written == self._written:
+            return
+        if is_older(path, connection, busy_timeout=0.0):
+            raise JournalUnavailable(
+                f"{self._named}: a backup was written over the file while it is open; end all programs that use the "
+                "journal and begin again"
+            )
+        self._written = written
 
     @property
     def are_replaced(self) -> bool:
@@ -202,10 +229,12 @@ class FileIdentity:
         Raises:
             JournalBehind: A copy of the file has made commits that this one does not hold.
             JournalUnavailable: It was deleted or replaced, or its log was: what is written is gone when it is closed.
+                Or a backup was written over it.
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
         if self._files is not None:
             self._files.check()
+            self._files.check_content(commit.connection)
         if not (commit.moves or commit.is_counted or commit.last):
             return partial(_checkpoint, commit.connection) if commit.is_milestone else None
         before, last, oldest = commit.execute(_COUNTED).fetchone()
@@ -344,8 +373,7 @@ class FileIdentity:
             anchor.follow(count)
         if commit.is_milestone or not count % _OFTEN:
             with suppress(sqlite3.Error):  # it is committed, whether in the file or in the log beside it
-                if not is_older(self._path, commit.connection, busy_timeout=0.0):  # else it would become a mixture
-                    self._filed = bring_in(commit.connection)
+                self._filed = bring_in(commit.connection)
 
 
 def _checkpoint(connection: Connection) -> None:
