@@ -393,3 +393,33 @@ async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
             await PostgresJournal(dsn.replace("//postgres@", "//payer@")).__aenter__()
     finally:
         server.execute("DROP OWNED BY payer", "DROP ROLE payer")
+
+
+async def test_a_copy_that_another_journal_goes_on_to_write_to(server: OwnServer, dsn: str) -> None:
+    """It hands out nothing while it is a subscriber: what the other says of itself would end its quarantine."""
+    async with PostgresJournal(dsn) as journal:
+        await loaded(journal)
+    server.execute("ALTER SYSTEM SET wal_level = logical")
+    server.stop()
+    server.start()
+    server.execute("CREATE DATABASE subscriber TEMPLATE postgres", "CREATE PUBLICATION theirs FOR TABLE payments.run")
+    server.execute("SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')")
+    subscriber = dsn.replace("@/postgres?", "@/subscriber?")
+    try:
+        with psycopg.connect(subscriber, autocommit=True) as connection:
+            about = f"host={server.place / 'data'} user=postgres dbname=postgres"
+            connection.execute(
+                f"""CREATE SUBSCRIPTION theirs CONNECTION '{about}' PUBLICATION theirs
+                WITH (create_slot = false, copy_data = false)""".encode()
+            )
+            try:
+                with pytest.raises(JournalUnavailable, match=r"the subscription to .*run of another program"):
+                    await PostgresJournal(subscriber).__aenter__()
+            finally:
+                connection.execute("DROP SUBSCRIPTION theirs")
+        async with PostgresJournal(subscriber) as journal:
+            assert 1 == (await journal.run(BATCH)).quarantined
+    finally:
+        server.execute(
+            "DROP DATABASE subscriber WITH (FORCE)", "DROP PUBLICATION theirs", "ALTER SYSTEM RESET wal_level"
+        )

@@ -465,7 +465,9 @@ _CHANGERS = """(SELECT string_agg(f.what, ', ') FROM (
     SELECT 'rule ' || r.rulename || ' on ' || CAST(r.ev_class AS regclass) AS what FROM pg_catalog.pg_rewrite r
     WHERE r.ev_class = ANY (CAST({tables} AS oid[])) AND r.ev_enabled <> 'D'
     UNION ALL SELECT 'trigger ' || t.tgname || ' on ' || CAST(t.tgrelid AS regclass) FROM pg_catalog.pg_trigger t
-    WHERE t.tgrelid = ANY (CAST({tables} AS oid[])) AND CAST(t.tgtype AS INT) & 3 = 3 AND t.tgenabled <> 'D') f)"""
+    WHERE t.tgrelid = ANY (CAST({tables} AS oid[])) AND CAST(t.tgtype AS INT) & 3 = 3 AND t.tgenabled <> 'D'
+    UNION ALL SELECT 'subscription to ' || CAST(min(s.srrelid) AS regclass) FROM pg_catalog.pg_subscription_rel s
+    WHERE s.srrelid = ANY (CAST({tables} AS oid[])) HAVING count(*) > 0) f)"""
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
 TRAY = "tray"  # what is told when an order lies there; of anything else only that something was committed
@@ -649,9 +651,10 @@ def silent_triggers(connection: Connection, schema: str) -> list[str]:
 
 
 def changers(tables: str) -> str:
-    """A question in brackets: the triggers and rules that may drop or change a row before it is stored; NULL for none.
+    """A question in brackets: the triggers, rules and subscriptions that may drop or change rows; NULL for none.
 
     A journal has none of its own: its triggers fire after a row, or for a statement. So they are another program's.
+    A subscription writes what another journal says of itself: that it is in no quarantine, and that orders are planned.
 
     Args:
         tables: The numbers of the tables, as an array in the words of the database.
