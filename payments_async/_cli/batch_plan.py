@@ -36,6 +36,7 @@ from payments_async.journal import Journal
 
 _LISTED = 20  # lines of a list
 _VALUES = 3  # of a field that is wrong
+_CHANGE_TOLD = "20"  # per cent
 _PLAIN = 6  # headings that are the names of fields, each of which is told
 _ROOM, _ROOM_FOR_PROBLEMS = 17, 20  # lines of a screen of 25, with the notes above: what follows takes the others
 _GOES_TO = {None: "stays in the file", "service": "the service", "beneficiary": "the service and the beneficiary"}
@@ -58,7 +59,7 @@ class PlanChecks:
     ] = None
     compare_change: Annotated[
         str, typer.Option(metavar="PERCENT", help="... and tell of amounts that changed by more.")
-    ] = "20"
+    ] = _CHANGE_TOLD
     max_each: Annotated[str | None, typer.Option(help="What one payee may get in all; more is a problem.")] = None
     max_total: Annotated[str | None, typer.Option(help="What all of it may come to; with more, nothing is sent.")] = (
         None
@@ -67,6 +68,13 @@ class PlanChecks:
     def flags(self) -> dict[str, object]:
         """The options that make a run hold it against the same, but for the comparison, which only shows."""
         return {"max_each": self.max_each, "max_total": self.max_total}
+
+    def comparison(self) -> dict[str, object]:
+        """The other options, as they are given again."""
+        return {
+            "compare": self.compare,
+            "compare_change": None if self.compare_change == _CHANGE_TOLD else self.compare_change,
+        }
 
     def amounts(self) -> PlanSettings:
         """Those that are numbers, as settings of ``plan``.
@@ -214,7 +222,7 @@ def show_plan(
     if everything or not is_brief:
         show(_Detail() if everything else _DETAILS[0])
     else:
-        screen.fit(_ROOM if made.is_clean else _ROOM_FOR_PROBLEMS, [partial(show, one) for one in _DETAILS])
+        screen.fit(_ROOM_FOR_PROBLEMS if made.problem_count else _ROOM, [partial(show, one) for one in _DETAILS])
 
 
 @attrs.frozen
@@ -266,7 +274,7 @@ def _show(screen: Screen, made: Plan, title: str, names: Mapping[str, str], deta
             ("balance", f"{balance}, and {left} after this"),
             ("to be sent", open_ if made.recorded else None),
             ("takes about", None if detail.is_short else duration(made.seconds)),
-            ("digest", made.digest if made.is_clean or not detail.is_short else None),
+            ("digest", None if made.problem_count and detail.is_short else made.digest),
         ]
     )
     screen.fields(() if everything else _columns(made.columns))

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shlex
 import shutil
 import socket
 import time
@@ -243,6 +245,26 @@ async def test_a_plan_that_is_proposed_fits_on_a_screen(run: Run, run_on_termina
     for words in ("read as on", "1 concern: looked at", "Paid twice?", "1 to another account", "Proposed."):
         assert words in shown.said
     assert shown.out.count("\n") <= 25, shown.out
+
+
+@pytest.mark.slow(covered=True)
+@pytest.mark.parametrize("maker", [(), ("--maker", "A. Clerk")])
+async def test_the_command_that_follows_concerns_is_printed_whole(
+    run: Run, run_on_terminal: Run, sandbox: Sandbox, maker: tuple[str, ...]
+) -> None:
+    """On 25 lines of 80 columns, with the digest; pasted, it proposes or sends what was looked at."""
+    await october(run)
+    shutil.copyfile("Payroll October 2026.xlsx", "copy.xlsx")
+    plan = ("copy.xlsx", "--batch-id", "copy", *maker)
+    shown = await run_on_terminal("bulk", "plan", *plan, COLUMNS="80", LINES="25")
+    text = re.sub(r"\x1b\[[0-9;]*m|\S+ -m (?=payments_async)", "", shown.out)
+    assert 25 >= sum(max(1, -(-len(line) // 80)) for line in text.splitlines()), text
+    digest = json.loads((await run("bulk", "plan", *plan, "--json")).out)["digest"]
+    assert re.search(f"digest +{digest}", text)
+    _, *pasted = shlex.split(text.splitlines()[-1])
+    done = await run(*pasted, *(() if maker else ("--yes",)))
+    assert (0, bool(maker)) == (done.status, "Proposed." in done.said), done.said
+    assert (2 if maker else 4) == len(sandbox.ledger)
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

@@ -1,5 +1,6 @@
 """`payments-async bulk plan`: what a file would do, for whoever makes it and whoever approves it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -83,8 +84,8 @@ async def bulk_plan(
         await checks.is_batch(held)  # likewise
         batch_id = await named_batch(screen, held, file, batch_id)
         read = await read_payments(screen, file, batch_id, rows, file_format, journal)
-        checks = await with_last_month(checks, held, file, batch_id)
-        chosen = await checks.chosen(screen, held, file_format, journal)
+        compared = await with_last_month(checks, held, file, batch_id)
+        chosen = await compared.chosen(screen, held, file_format, journal)
         folder = StateFolder.OF_USER if held is None else held.remembered_in
         chosen = attrs.evolve(chosen, state_folder=folder)
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
@@ -114,20 +115,18 @@ async def bulk_plan(
         needed = await _proposed(screen, made, journal, kept, request, is_wanted=new_journal)
     if needed is not None and journal is not None:
         await _waits(screen, made, batch_id, journal, needed, notify)
-    elif made.is_clean:
-        screen.say("\nTo send exactly this:")
-        again = command_line(
-            "bulk run",
-            str(file),
-            journal=journal or Path("payments.sqlite"),
-            **read.how,
-            **checks.flags(),
-            skip_bad=rows.skip_bad,
-            acknowledge=rows.acknowledge,
-            plan=made.digest,
-            new_journal=journal is None or not await journal.exists(),
-        )
-        screen.command(again)
+    elif not made.problem_count:
+        how = {**read.how, **checks.flags(), "skip_bad": rows.skip_bad, "acknowledge": bool(made.concerns)}
+        more = {
+            **checks.comparison(),
+            "validate": validate,
+            "maker": maker,
+            "new_journal": new_journal,
+            "approval_sheet": approval_sheet,
+            "notify": notify,
+            "request": request,
+        }
+        await _go_on(screen, made, file, journal, how, more)
     return screen.ended(
         status,
         {
@@ -162,6 +161,32 @@ async def _waits(
     if notify is not None:
         facts = {"orders": made.open_count, "sum": made.open_total, "currency": made.currency, "digest": digest}
         await tell_waiting(screen, notify, "bulk plan", batch_id=batch_id, journal=str(journal), **facts)
+
+
+async def _go_on(
+    screen: Screen,
+    made: Plan,
+    file: Path,
+    journal: JournalPlace | None,
+    how: Mapping[str, object],
+    proposal: Mapping[str, object],
+) -> None:
+    """Say how what was not proposed is sent, or proposed once its concerns were looked at.
+
+    Args:
+        how: The options that make the same orders.
+        proposal: Further ones, for who proposes them.
+    """
+    looked = "" if made.is_clean else ", once you have looked at the concerns"
+    if made.is_clean or proposal["maker"] is None:
+        screen.say(f"\nTo send exactly this{looked}:")
+        is_new = journal is None or not await journal.exists()
+        place = journal or Path("payments.sqlite")
+        line = command_line("bulk run", str(file), journal=place, **how, plan=made.digest, new_journal=is_new)
+    else:
+        screen.say(f"To propose it{looked}:")
+        line = command_line("bulk plan", str(file), journal=journal, **how, **proposal)
+    screen.command(line)
 
 
 async def _give_back(screen: Screen, batch: Batch, path: Path | None) -> None:
