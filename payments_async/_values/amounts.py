@@ -44,7 +44,7 @@ def _exact(value: object) -> Decimal:
     """The amount as it was given, if that is exact."""
     match value:
         case Decimal():
-            return value
+            return Decimal(value)  # one of a class of its own might write itself as "1,500"
         case bool():
             raise TypeError("amount: a bool is not an amount; pass decimal.Decimal")
         case int():

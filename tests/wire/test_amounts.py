@@ -76,6 +76,16 @@ def test_a_text_and_a_decimal(amount: Decimal) -> None:
     assert order_amount(amount) == order_amount(amount_text(amount))
 
 
+def test_a_decimal_of_a_class_that_writes_itself_in_its_own_way() -> None:
+    """Its value is sent, digit for digit, and not its words."""
+
+    class Money(Decimal):
+        def __str__(self) -> str:
+            return f"{int(self):,}"
+
+    assert "1500.50" == amount_text(order_amount(Money("1500.50")))
+
+
 @pytest.mark.parametrize("digits", [30, 31])
 @pytest.mark.parametrize("point", [0, 2, 20])
 def test_the_most_digits(digits: int, point: int) -> None:
