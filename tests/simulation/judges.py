@@ -292,9 +292,14 @@ class Judge:
     def _status_of(self) -> dict[str, str]:
         return {one.request_id.lower(): str(one.status) for one in self._world.sandbox.ledger}
 
-    def rests(self) -> bool:
-        """Whether everything is final, or stays open for a reason, and every handler was told."""
-        return not self._unrest()
+    def rests(self, before: dict[str, Row]) -> bool:
+        """Whether everything is final, or stays open for a reason, and every handler was told.
+
+        Args:
+            before: How orders stood at the look before: one that is open and has moved since may be moving still.
+        """
+        is_moving = before != self.rows and any(row.state not in ENDS for row in self.rows.values())
+        return not (is_moving or self._unrest())
 
     def _unrest(self) -> list[str]:
         return [*self._open(), *self._untold()]

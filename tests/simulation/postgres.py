@@ -1,7 +1,8 @@
 """A real PostgreSQL server within a simulation: one statement is under way at a time, and the loop says which.
 
 The server answers at its own speed; what comes of it does not depend on that. A statement that waits for a lock hands
-over to the others until the lock is free. Its clock is the simulation's, and so are its timeouts.
+over to the others until the lock is free. Nothing goes on before all that the server has under way is done, or waits
+for a lock. Its clock is the simulation's, and so are its timeouts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -38,9 +39,11 @@ _CLOCK = """SET allow_system_table_mods = on;
     CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
     $$SELECT to_timestamp(pg_read_file({} || current_database())::float8)$$"""
 _TIMEOUT = re.compile(r"SET (statement_timeout|lock_timeout|idle_in_transaction_session_timeout) = (\d+)")
-_BLOCKED = "SELECT pid FROM unnest(%s::int[]) pid WHERE cardinality(pg_blocking_pids(pid)) > 0"
+# Those of these sessions that wait for a lock at one moment; ``pg_blocking_pids`` asks for each at a moment of its own.
+_BLOCKED = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted AND pid = ANY(%s)"
+_AWAITS_ITSELF = """WITH RECURSIVE awaited(pid) AS (SELECT unnest(pg_blocking_pids(%(pid)s))
+    UNION SELECT unnest(pg_blocking_pids(pid)) FROM awaited) SELECT 1 FROM awaited WHERE pid = %(pid)s"""
 _LIVES = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
-_PEERS = "SELECT pid FROM pg_stat_activity WHERE datname = %s"
 _LONG = 60.0  # real seconds; whatever takes longer is a mistake of ours
 _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
@@ -69,6 +72,41 @@ class Trouble:
     notice: float = 0.02
 
 
+class Exchange:
+    """What a session was asked, until its answer is there.
+
+    Args:
+        generator: Of psycopg: it asks, waits for the socket, and reads what is there.
+
+    Attributes:
+        awaits: What it waits for.
+        is_done: An answer or an error is there.
+    """
+
+    def __init__(self, generator: Any) -> None:
+        self._generator = generator
+        self._answer: Any = None
+        self._error: BaseException | None = None
+        self.awaits = Wait.R
+        self.is_done = False
+        self.go_on(None)
+
+    def go_on(self, ready: Ready | None) -> None:
+        """Read and send what can be."""
+        try:
+            self.awaits = self._generator.send(ready)
+        except StopIteration as end:
+            self._answer, self.is_done = end.value, True
+        except BaseException as error:  # noqa: BLE001 - the thread that has asked will raise it
+            self._error, self.is_done = error, True
+
+    def answer(self) -> Any:
+        """What came of it. Raises what the generator did."""
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
 @attrs.define(eq=False)
 class Session:
     """A session of the server."""
@@ -82,6 +120,7 @@ class Session:
     is_gone: bool = False
     turns: int = 0  # exchanges that were begun
     text: str = ""  # of what is asked
+    exchange: Exchange | None = None  # the last one
 
 
 def _sleep(seconds: float) -> None:
@@ -151,6 +190,8 @@ class Server:
             if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
                 return
             connection.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0".encode())
+            # The server looks for deadlocks by the real clock; in their place ``_cancel`` does.
+            connection.execute("ALTER ROLE ALL SET deadlock_timeout = '1h'")
         with psycopg.connect(conninfo.make_conninfo(dsn, dbname=TEMPLATE), autocommit=True) as connection:
             connection.execute(sql.SQL(_CLOCK).format(sql.Literal(f"{folder}/")))
 
@@ -266,10 +307,9 @@ class Server:
             self.say("session vanishes before:", _short(text))
             self.vanish(session)
         answer = self._drive(session, generator)
-        if session.raw.pgconn.transaction_status == TransactionStatus.IDLE:
-            self._settle()
-            if is_commit or "notify" in text:
-                self._announce()
+        is_over = session.raw.pgconn.transaction_status == TransactionStatus.IDLE
+        if is_over and (is_commit or "notify" in text):
+            self._announce()
         if fault == "lost" and not session.is_gone:
             self.say("answer lost of:", _short(text))
             self.end(session)
@@ -313,33 +353,49 @@ class Server:
         session.turns += 1
         session.timed_out = False
         self.statements += 1
-        os.pwrite(self._clock, f"{self.loop.wall_clock + self.skew:<30.6f}".encode(), 0)
-        try:
-            awaited = next(generator)
-            while True:
-                ready = self._awaited(session, awaited)
-                awaited = generator.send(ready)
-        except StopIteration as end:
-            self._watch(session)
-            return end.value
+        self._tell_time()
+        exchange = session.exchange = Exchange(generator)
+        self._until_still([session], 0.005 if self._is_held(session) else 0.2)
+        while not exchange.is_done:
+            self._wait_for_lock(session)
+            self._until_still([session], 0.005)
+        self._settle()  # also where it has failed: locks may be free
+        self._watch(session)
+        return exchange.answer()
 
-    def _awaited(self, session: Session, awaited: Wait) -> Ready:
-        """What came of the wait for a socket."""
-        poller = select.poll()
-        events = (select.POLLIN if awaited & Wait.R else 0) | (select.POLLOUT if awaited & Wait.W else 0)
-        poller.register(session.raw.pgconn.socket, events)
+    def _tell_time(self) -> None:
+        os.pwrite(self._clock, f"{self.loop.wall_clock + self.skew:<30.6f}".encode(), 0)
+
+    def _until_still(self, sessions: Iterable[Session], seconds: float) -> None:
+        """Let the server go on, until each of these sessions has an answer, or waits for a lock.
+
+        Args:
+            seconds: Real ones without an answer, after which to look for locks.
+        """
         until = vars(time)["real_monotonic"]() + _LONG
-        while True:
-            found = poller.poll(5 if self._is_held(session) else 200)
-            if found:
-                got = found[0][1]
-                is_readable = got & (select.POLLIN | select.POLLHUP | select.POLLERR)
-                ready = (Ready.R if is_readable else 0) | (Ready.W if got & select.POLLOUT else 0)
-                return Ready(ready)
-            if self._monitor.execute(_BLOCKED, ([session.pid],)).fetchone():
-                self._wait_for_lock(session)
-            elif vars(time)["real_monotonic"]() > until:
-                raise RuntimeError(f"the server takes too long: {session.text}")
+        while asking := [one for one in sessions if one.exchange is not None and not one.exchange.is_done]:
+            if self._read(asking, seconds):
+                continue
+            if len(self._blocked(asking)) == len(asking):
+                return
+            if vars(time)["real_monotonic"]() > until:
+                raise RuntimeError(f"the server takes too long: {[one.text for one in asking]}")
+            seconds = 0.005
+
+    @staticmethod
+    def _read(sessions: Iterable[Session], seconds: float) -> bool:
+        """Read what comes within some real seconds; tells whether something did."""
+        poller, asked = select.poll(), dict[int, Exchange]()
+        for session in sessions:
+            assert session.exchange is not None
+            socket, awaits = session.raw.pgconn.socket, session.exchange.awaits
+            asked[socket] = session.exchange
+            poller.register(socket, select.POLLIN * bool(awaits & Wait.R) | select.POLLOUT * bool(awaits & Wait.W))
+        found = poller.poll(seconds * 1000)
+        for socket, got in found:
+            is_readable = got & (select.POLLIN | select.POLLHUP | select.POLLERR)
+            asked[socket].go_on(Ready((Ready.R if is_readable else 0) | (Ready.W if got & select.POLLOUT else 0)))
+        return bool(found)
 
     def _is_held(self, session: Session) -> bool:
         """Whether another session has a transaction open, and locks maybe."""
@@ -363,13 +419,14 @@ class Server:
         """A statement has waited for too long."""
         if session.thread is not None and session.turns == turn:
             self.say("a lock was waited for too long:", _short(session.text))
+            if self._monitor.execute(_AWAITS_ITSELF, {"pid": session.pid}).fetchone():
+                self.loop.problems.append(f"a deadlock at {session.text}")
             session.timed_out = True
             self._monitor.execute("SELECT pg_cancel_backend(%s)", (session.pid,))
             self._really(lambda: not self._blocked([session]), session.text)
-            self._wake(session)
             self._settle()
 
-    def _blocked(self, sessions: Iterable[Session]) -> set[int]:
+    def _blocked(self, sessions: Sequence[Session]) -> set[int]:
         found = self._monitor.execute(_BLOCKED, ([one.pid for one in sessions],)).fetchall()
         return {pid for (pid,) in found}
 
@@ -378,13 +435,10 @@ class Server:
         waiting = [one for one in self.sessions if one.thread is not None]
         if not waiting:
             return
-        blocked = self._blocked(waiting)
+        self._tell_time()
+        self._until_still(waiting, 0.0)
         for session in waiting:
-            if session.pid not in blocked and session.thread is not None:
-                os.pwrite(self._clock, f"{self.loop.wall_clock + self.skew:<30.6f}".encode(), 0)
-                poller = select.poll()
-                poller.register(session.raw.pgconn.socket, select.POLLIN)
-                self._really(lambda: bool(poller.poll(5)) or self._blocked([session]) != set(), session.text)  # noqa: B023
+            if session.exchange is not None and session.exchange.is_done:
                 self._wake(session)
 
     def _wake(self, session: Session) -> None:

@@ -155,10 +155,12 @@ class World:
                 _slow_down(calm=4 + max(calm_for, self.machine.extra) / 500.0)
             for number in range(self.plan.processes):
                 self.live(number)
+            before = self.judge.rows
             await self.judge.look()
-            if self.loop.time() >= self._busy_until and self.judge.rests() and not await self.judge.ailments():
+            if self.loop.time() >= self._busy_until and self.judge.rests(before) and not await self.judge.ailments():
                 break
-        self.faults += await self.judge.ailments()
+        else:
+            self.faults += await self.judge.ailments()
         await self._close()
         await self.judge.judge()
 
