@@ -28,7 +28,7 @@ class Home:
         opens: Opens it, as often as it is called, with `clock` and `crash_at` as options.
         copied: Makes a copy of it as it is now, and gives what opens that one.
         rows: What a query of its tables finds.
-        dumped: Keeps the rows of all tables but some, as a dump does; what it gives puts them back.
+        dumped: Keeps the rows of all tables but some, or of one alone, as a dump does; what it gives puts them back.
     """
 
     opens: Opens
@@ -48,10 +48,11 @@ def _sqlite(place: Path) -> Home:
         with closing(sqlite3.connect(path)) as file:
             return file.execute(sql).fetchall()
 
-    def dumped(*but: str) -> Callable[[], None]:
+    def dumped(*but: str, only: str = "") -> Callable[[], None]:
         with closing(sqlite3.connect(path)) as file:
             names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            kept = {name: file.execute(f"SELECT * FROM {name}").fetchall() for name in names if name not in but}  # noqa: S608
+            wanted = [name for name in names if name not in but and only in ("", name)]
+            kept = {name: file.execute(f"SELECT * FROM {name}").fetchall() for name in wanted}  # noqa: S608
 
         def put_back() -> None:
             with closing(sqlite3.connect(path)) as file, file:
@@ -78,14 +79,14 @@ def _postgres(_: Path) -> Home:
         with psycopg.connect(dsn, options=f"-c search_path={schema}") as connection:
             return connection.execute(sql.encode()).fetchall()
 
-    def dumped(*but: str) -> Callable[[], None]:
+    def dumped(*but: str, only: str = "") -> Callable[[], None]:
         settings = f"-c search_path={schema} -c session_replication_role=replica"
         with psycopg.connect(dsn, options=settings) as connection:
             found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", [schema]).fetchall()
             kept: dict[str, list[Any]] = {
                 name: connection.execute(f'SELECT * FROM "{name}"'.encode()).fetchall()  # noqa: S608
                 for (name,) in found
-                if name not in but
+                if name not in but and only in ("", name)
             }
 
         def put_back() -> None:

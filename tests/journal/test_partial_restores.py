@@ -1,10 +1,12 @@
 """Some tables are put back from an older dump, and those that tell who the journal is stay as they are."""
 
+from typing import Any
+
 import pytest
 from journal.conftest import Home, Opens
-from journal.factories import BATCH, Clock, claimed, order, permitted
+from journal.factories import BATCH, IDENTITY, Clock, claimed, order, permitted
 
-from payments_async.journal import Journal, JournalBehind, Signal
+from payments_async.journal import Journal, JournalBehind, Signal, State
 from payments_async.journal.contract import Outcome
 
 
@@ -46,6 +48,34 @@ async def test_rows_put_back_while_a_journal_is_open_in_postgresql(opens: Opens,
             await journal.claim_chunk(BATCH, "worker")
         assert 1 == (await journal.run(BATCH)).quarantined
         assert await journal.claim_chunk(BATCH, "worker") is None
+
+
+@pytest.mark.parametrize(("was", "then"), [(State.PLANNED, State.PLANNED), (State.SENDING, State.UNKNOWN)])
+async def test_orders_alone_are_put_back_whose_chunk_is_done(
+    opens: Opens, home: Home, clock: Clock, was: State, then: State
+) -> None:
+    """One that was under way is unknown, one that was planned waits for a person; both are looked for since then."""
+    sends: dict[str, Any] = {"owner": "worker", "permits": True} if was is State.SENDING else {}
+    async with opens() as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        began = clock.now
+        first = await journal.put("shop", order(0), **sends)
+        clock.pass_(1.0)
+        second = await journal.put("shop", order(1), **sends)
+        put_back = home.dumped(only="outbox")
+        clock.pass_(1.0)
+        for placed in (first, second):
+            chunk = placed.chunk or await journal.claim_chunk("shop", "worker")
+            assert chunk is not None
+            permit = placed.permit or await permitted(journal, chunk)
+            await journal.record(Outcome(permit=permit, signal=Signal.UNKNOWN))
+            await journal.release_chunk(chunk)
+        assert [("done",)] == home.rows("SELECT DISTINCT state FROM chunk")
+    put_back()
+    async with opens() as journal:
+        assert [("quarantined",)] == home.rows("SELECT DISTINCT state FROM chunk")
+        assert began == (await journal.run("shop")).look_since
+        assert [then, then] == [entry.state async for entry in journal.entries("shop")]
 
 
 async def test_a_journal_that_forgot_nothing_is_not_taken_for_one_that_did(opens: Opens) -> None:

@@ -1607,9 +1607,9 @@ MUTANTS = (
     Mutant(
         "quarantine-forgets-held-orders",
         QUARANTINE,
-        "a quarantine takes in chunks with orders that were held back and may have been sent since",
-        """    for condition in (IS_UNSETTLED, f"{IS_HELD} AND state = 'planned'"):""",
-        "    for condition in (IS_UNSETTLED,):",
+        "a quarantine takes in chunks that are done with orders that were held back, or put back alone",
+        "o.state {among((*UNSENT, *UNSETTLED))}",
+        "o.state {among(UNSETTLED)}",
     ),
     Mutant(
         "claims-what-is-held-back",

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import IS_HELD, IS_UNSETTLED, Commit, chunk_of, run_of
+from payments_async.journal._statements._entries import Commit, among, within_chunk
 from payments_async.journal._statements._history import note_restored, void_list_scans
 from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._statements._puts import doubt
+from payments_async.journal._states import UNSENT, UNSETTLED
 
 UNSEEN = "unseen"  # a fact: Unix seconds when a machine opened the journal that had not seen it before
 LAST = "last"  # a fact: the order whose row the last counted commit wrote, and the time that stands in it
+_UNFINISHED = f"""SELECT run, number FROM chunk c WHERE state = 'open' OR EXISTS (
+    SELECT 1 FROM outbox o WHERE o.id {within_chunk("c")} AND o.state {among((*UNSENT, *UNSETTLED))})
+    ORDER BY run, number"""  # noqa: S608 - numbers only
 
 
 def are_rows_older(connection: Connection, last: str) -> bool:
@@ -32,17 +36,14 @@ def quarantine_all(commit: Commit, *, is_behind: bool) -> None:
     """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
 
     Nor from one that is done but for an order that a person may decide on, or that is put again to let it go: that may
-    have been done already.
+    have been done already. A chunk may be done, and an order of it under way, where orders alone were put back.
 
     Args:
         is_behind: It has forgotten commits, perhaps with the batches that they were of.
     """
-    found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
-    for condition in (IS_UNSETTLED, f"{IS_HELD} AND state = 'planned'"):  # each has its index
-        orders = commit.execute(f"SELECT id FROM outbox WHERE {condition}").fetchall()  # noqa: S608 - no value in it
-        found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in orders}
+    found = commit.execute(_UNFINISHED).fetchall()
     doubt(commit)
-    quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
+    quarantine(commit, found, "whoever wrote the file before it was copied or restored")
     commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
     void_list_scans(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
     note_restored(commit, is_behind=is_behind)

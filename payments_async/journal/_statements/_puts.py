@@ -613,7 +613,7 @@ def doubt(commit: Commit) -> None:
             f"""SELECT min(updated_at) FROM (
                 SELECT updated_at FROM outbox WHERE id = (SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?)
                 UNION ALL SELECT o.updated_at FROM chunk c JOIN outbox o ON o.id {within_chunk("c")}
-                WHERE c.run = ? AND c.state <> 'done' AND o.state {among((*UNSENT, *UNSETTLED))}
+                WHERE c.run = ? AND (c.state <> 'done' AND o.state {among(UNSETTLED)} OR o.state {among(UNSENT)})
             ) AS open""",  # noqa: S608 - numbers only
             (first, last, run),
         ).fetchone()
