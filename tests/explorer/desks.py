@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -311,6 +311,7 @@ class Brought:
         sent: The session has sent order 1 by itself, before a load was answered.
         acted: What happened, each once.
         held: The orders that the journal holds.
+        outlived: Who loaded was answered after another one had taken over.
     """
 
     now: float = NOON
@@ -322,6 +323,14 @@ class Brought:
     restored: bool = False
     acted: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
+    outlived: bool = False
+
+
+class _Turn:
+    """Lets another one go on."""
+
+    def __await__(self) -> Iterator[None]:
+        yield
 
 
 class BrokeOff(Exception):
@@ -338,7 +347,7 @@ class Loading(Desk):
         for batch in ("p", "q"):
             at_once(self.journal.open_run(batch, IDENTITY))
         self.journal.connection.execute("UPDATE run SET uid = batch_id")
-        self.orders = {"1": order(1), "1 of another amount": order(1, "7.00"), "2": order(2)}
+        self.orders = {"1": order(1), "1 of another amount": order(1, "7.00"), "2": order(2), "3": order(3)}
         return Brought()
 
     def steps(self, facts: Brought) -> Iterator[Step]:
@@ -349,6 +358,7 @@ class Loading(Desk):
             yield words, partial(self._load, facts, batch, file)
         once: dict[str, Callable[[Brought], Brought | None]] = {
             "a load of 1 into p breaks off": self._break_off,
+            "one who loads 1 and 2 into p stands still, and another loads 1 and 3 meanwhile": self._load_in_turns,
             "order 1 is notified as successful": self._notify,
             "the session sends order 1 by itself": lambda facts: attrs.evolve(facts, sent=not facts.answered),
             "the journal is put back": self._put_back,
@@ -394,6 +404,39 @@ class Loading(Desk):
             return facts
         return None
 
+    def _load_in_turns(self, facts: Brought) -> Brought | None:
+        """The lease of the first ends as it has read an order, and it goes on in the middle of the other load."""
+        if facts.sent or self.rows("SELECT 1 FROM run WHERE batch_id = 'p' AND state = 'ready'"):
+            return None
+        files = {"one": ("1", "2"), "two": ("1", "3")}
+        loads = {
+            owner: self.journal.load("p", self._in_steps(file), owner=owner).__await__()
+            for owner, file in files.items()
+        }
+        answered = set[str]()
+        for turn in ("one", "time", "two", "one", "two", "two", "one"):
+            if turn == "time":
+                self.journal.moment.now += 60.0
+                continue
+            try:
+                if turn in loads:
+                    next(loads[turn])
+            except StopIteration:
+                answered.add(turn)
+                del loads[turn]
+            except JournalError:
+                del loads[turn]
+        brought = {
+            ("p", frozenset((self.orders[one].request_id, str(self.orders[one].amount)) for one in files[owner]))
+            for owner in answered
+        }
+        return attrs.evolve(facts, answered=facts.answered | brought, outlived=facts.outlived or "one" in answered)
+
+    async def _in_steps(self, file: Sequence[str]) -> AsyncIterator[Any]:
+        for one in file:
+            yield self.orders[one]
+            await _Turn()
+
     def _notify(self, facts: Brought) -> Brought:
         arrival = Arrival(delivery=delivery(b"1", at=facts.now), event=event(0, 1), lease=0.0, doubt=None)
         at_once(self.journal.receive_all((arrival,), owner="receiver"))
@@ -422,6 +465,8 @@ class Loading(Desk):
         """A load that was answered is in the journal, all of it and nothing else, and may be sent only where it may."""
         if len(self.rows("SELECT DISTINCT user_id FROM run")) > 1:
             yield "the journal holds batches of two accounts"
+        if after.outlived:
+            yield "a load that another one has taken over goes on"
         batches = dict(self.rows("SELECT id, batch_id FROM run"))
         held = [
             (batches[run_of(number)], *row) for number, *row in self.rows("SELECT id, request_id, amount FROM outbox")

@@ -31,7 +31,7 @@ from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._writer import Writer, _deliver, _Opening, _Operation
 from payments_async.journal._sqlite import _identity, _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
-from payments_async.journal._statements._entries import SHIFT
+from payments_async.journal._statements._entries import SHIFT, within_chunk
 from payments_async.journal.contract import Evidence, Outcome, Permit
 
 T = TypeVar("T")
@@ -43,6 +43,10 @@ _YEARS = 1e8  # seconds
 _LOOKED_FOR = """SELECT min(coalesce(r.look_since, r.created_at),
   coalesce((SELECT min(a.permitted_at) FROM attempt a WHERE a.order_id = o.id), 1e18))
   FROM outbox o JOIN run r ON r.id = o.id >> ? WHERE o.request_id = ?"""
+_FORGOTTEN = f"""SELECT o.request_id FROM chunk c JOIN outbox o ON o.id {within_chunk("c")} JOIN run r ON r.id = c.run
+  WHERE o.state IN ('planned', 'sending') AND c.state = 'done' AND r.state <> 'loading'"""
+_NOT_LOOKED_FOR = """SELECT batch_id FROM run WHERE kind = 'outbox' AND look_since IS NULL
+  AND EXISTS (SELECT 1 FROM chunk WHERE state = 'quarantined')"""
 _MANY = 200  # batches
 _TICKS = itertools.count(1_000_000.0, 0.001)  # Unix seconds: no two moments are one
 
@@ -151,6 +155,7 @@ class World:
         looks: Who sends asks first whether this machine knows the journal.
         is_lost: There is nothing that goes on.
         is_wide: The file has so many batches that what one commit writes lies in few of its pages.
+        pages: Of the log, that SQLite brings into the file by itself.
     """
 
     top: Path
@@ -160,6 +165,7 @@ class World:
     looks: bool = False
     is_lost: bool = False
     is_wide: bool = False
+    pages: int = 1
     is_open: bool = False
     backup: Files = attrs.field(factory=dict)
     journal: FileJournal = attrs.field(init=False)
@@ -173,8 +179,7 @@ class World:
         for place in (self.here, self.there):
             place.mkdir()
         self.journal = FileJournal(self.here / "journal.db", self.state)
-        if self.is_wide:
-            self.journal._writer.pages = 4000
+        self.journal._writer.pages = self.pages
         self.open()
         for batch in (*map(str, range(_MANY if self.is_wide else 0)), BATCH):
             at_once(self._load(self.journal, batch))
@@ -258,15 +263,22 @@ class World:
 
     async def send_early(self, journal: FileJournal) -> None:
         """Send an order of the first of many batches, which is refused, and one of the last, whose answer is open."""
-        for batch in ("0", BATCH):
-            chunk = await journal.claim_chunk(batch, "worker")
-            assert chunk is not None
-            permit = await journal.permit(chunk, chunk.orders[0])
-            assert isinstance(permit, Permit)
-            self.sent[permit.request_id] += 1
-            if batch != BATCH:
-                await journal.record(Outcome(permit=permit, signal=Signal.REJECTED))
-                await journal.release_chunk(chunk)
+        await self.send_first(journal, "0", Signal.REJECTED)
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        permit = await journal.permit(chunk, chunk.orders[0])
+        assert isinstance(permit, Permit)
+        self.sent[permit.request_id] += 1
+
+    async def send_first(self, journal: FileJournal, batch: str, answer: Signal) -> None:
+        """Send the first order of one of many batches."""
+        chunk = await journal.claim_chunk(batch, "worker")
+        assert chunk is not None
+        permit = await journal.permit(chunk, chunk.orders[0])
+        assert isinstance(permit, Permit)
+        self.sent[permit.request_id] += 1
+        await journal.record(Outcome(permit=permit, signal=answer))
+        await journal.release_chunk(chunk)
 
     async def pay(self, journal: FileJournal, **options: Any) -> None:
         """Put a single order, to be sent at once."""
@@ -348,12 +360,17 @@ class World:
         self.restore(FILE, "over", state="lost")
         (self.here / "journal.db-mark").unlink()
 
+    def restore_and_send(self) -> None:
+        """The file is put back over itself while it is open, and an order in other pages of it is accepted."""
+        self.restore(FILE, "over")
+        self.do(partial(self.send_first, batch=str(_MANY // 2), answer=Signal.ACCEPTED))
+
     def restore_elsewhere(self) -> None:
         """The disk is put back over itself, and the machine is new: who sends asks it first."""
         self.restore(FOLDER, "over", state="lost")
         self.looks = True
 
-    def rows(self) -> None:
+    def rows(self, tables: Sequence[str]) -> None:
         """Orders are put back from a copy, in the tables that are there."""
         if self.is_open:
             return
@@ -365,7 +382,7 @@ class World:
         with closing(sqlite3.connect(self.here / "journal.db", isolation_level=None)) as file:
             file.execute("ATTACH ? AS saved", (str(saved),))
             file.execute("BEGIN")
-            for table in _ROWS:
+            for table in tables:
                 file.execute(f"DELETE FROM {table}")
                 file.execute(f"INSERT INTO {table} SELECT * FROM saved.{table}")
             file.execute("COMMIT")
@@ -491,7 +508,8 @@ class World:
     def finish(self) -> None:
         """Everything goes on; what was written down is there."""
         if self.is_open:
-            self.do(self.send_all)
+            if not self.is_wide:  # else an index shows what lies in other pages
+                self.do(self.send_all)
             self.close()
             self._check_stored()
         if self.is_wide:
@@ -499,6 +517,15 @@ class World:
         if not self.is_lost:
             self.do(self.send_all)
             self.do_other(self.send_all)
+            self.do(self.check_under_way)
+
+    async def check_under_way(self, journal: FileJournal) -> None:
+        """Who sends comes by at what is under way; a journal that may have forgotten something looks for it."""
+        connection = journal._writer._opening.connection
+        for (request_id,) in connection.execute(_FORGOTTEN):
+            self.wrong = self.wrong or f"{request_id} is under way, and its chunk is done"
+        for (name,) in connection.execute(_NOT_LOOKED_FOR):
+            self.wrong = self.wrong or f"{name} is not looked for in a journal that is in quarantine"
 
     def _check_stored(self) -> None:
         file = self.here / "journal.db"
@@ -548,7 +575,7 @@ TOUCHES: dict[str, Do] = {
     "the disk is put back with its numbers": lambda world: world.restore(FOLDER, "reborn", state="back"),
     "the file is put back over it, and state is lost": lambda world: world.restore(FILE, "over", state="lost"),
     "the file is put back over it, and nothing else is left": World.restore_unmarked,
-    "its rows are put back": World.rows,
+    "its rows are put back": lambda world: world.rows(_ROWS),
     "it is lost": lambda world: world.lose(""),
     "it is lost, and what the machine remembers": lambda world: world.lose("and state"),
     "all of it is lost, and another journal adopts the batch": World.adopt_lost,
@@ -559,12 +586,23 @@ TOUCHES: dict[str, Do] = {
     "another journal adopts the batch": World.adopt,
     "another journal adopts the batch years later": World.adopt_late,
 }
-# A log that began after the copy, in whose pages neither sums nor indices show that the file is older.
-WIDE = (
-    "a copy is made, and orders of the first and the last of many batches are sent",
-    "its process is killed",
-    "the file is put back over it",
-)
+_WIDE = "a copy is made, and orders of the first and the last of many batches are sent"
+_SENT = "a copy is made, and all of the batch is sent"
+# Logs that began after the copy, in whose pages neither sums nor indices show that the file is older; by the pages of
+# a log, that SQLite brings into the file by itself.
+WIDE = {
+    (_WIDE, "its process is killed", "the file is put back over it"): 4000,
+    (_WIDE, "it goes on", "the file is put back over it, and an order is sent"): 20,
+}
+_ONCE: dict[str, tuple[Do, Do]] = {
+    _WIDE: (lambda _: None, lambda world: world.do(world.send_early)),
+    _SENT: (lambda _: None, lambda world: world.do(partial(world._send, batch=BATCH, most=2))),
+}
+_ONCE_TOUCHED: dict[str, Do] = {
+    "the file is put back over it, and an order is sent": World.restore_and_send,
+    "its orders alone are put back": lambda world: world.rows(("outbox",)),
+}
+APART = tuple((_SENT, then, "its orders alone are put back") for then in THEN)
 _REPLACED: dict[Any, tuple[str, ...]] = {
     _identity: ("inode_of", "birth_of", "_OFTEN"),
     _opening: ("inode_of", "birth_of"),
@@ -583,19 +621,19 @@ def search() -> Report:
     keep_files_in_memory()
     replaced = [(module, {name: vars(module)[name] for name in names}) for module, names in _REPLACED.items()]
     try:
-        for history in (WIDE, *itertools.product(BEFORE, THEN, TOUCHES)):
+        for history in (*WIDE, *APART, *itertools.product(BEFORE, THEN, TOUCHES)):
             world, count = World(Path(tempfile.mkdtemp(prefix="files-"))), count + 1
             asyncio.to_thread = _here  # type: ignore[assignment]
             vars(_identity).update(inode_of=world.inode_of, birth_of=world.birth_of, _OFTEN=1)
             vars(_opening).update(inode_of=world.inode_of, birth_of=world.birth_of)
-            early: tuple[Do, Do] = (lambda _: None, lambda world: world.do(world.send_early))
-            before, between = BEFORE.get(history[0], early)
-            world.is_wide = history == WIDE
+            before, between = (BEFORE | _ONCE)[history[0]]
+            world.pages = WIDE.get(history, 1)
+            world.is_wide = history in WIDE
             try:
                 world.first()
                 before(world)
                 world.save()
-                for do in (between, THEN[history[1]], TOUCHES[history[2]]):
+                for do in (between, THEN[history[1]], (TOUCHES | _ONCE_TOUCHED)[history[2]]):
                     do(world)
                 world.finish()
             finally:

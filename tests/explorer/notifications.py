@@ -16,13 +16,20 @@ from journal.factories import BATCH, IDENTITY, delivery, event, order, transacti
 
 from payments_async.journal import JournalError, Signal, State
 from payments_async.journal._inbox import Arrival, Doubt
-from payments_async.journal.contract import Outcome, Permit
+from payments_async.journal.contract import Evidence, Outcome, Permit
 
 ONE = order(1)
 DOUBTS = (None, Doubt.UNCONFIRMED, Doubt.REPORTED)  # the more believed first
 _MOST = 3  # times that it comes
 _OURS, _ANOTHER = "6", "7"
-_MOST_TOLD = 3  # notifications in a world of two accounts
+_LISTED = "list"  # in place of an account
+_THEIRS = 3  # the order that names the other account
+_MOST_TOLD = 3  # notifications in a world of two accounts, and lists
+_TOLD = (
+    *((number, _OURS, 0) for number in range(3)),
+    *((number, _ANOTHER, code) for number in (1, 2, _THEIRS) for code in (0, 1, 2)),
+    (1, _LISTED, 0),
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -157,15 +164,19 @@ class Accounts:
 
 
 class TwoAccounts(Desk):
-    """A receiver that two accounts notify, whose request ids are the same: the first order is accepted, two unknown."""
+    """A receiver that two accounts notify, whose request ids are the same: the first order is accepted, others unknown.
+
+    The last one names the other account as the one that pays it.
+    """
 
     def first(self) -> Accounts:
-        """Three orders that were sent."""
+        """Four orders that were sent."""
         journal = self.journal
         at_once(journal.open_outbox(BATCH, IDENTITY))
         journal.moment.holder = "worker"
-        for number in range(3):
-            at_once(journal.put(BATCH, order(number)))
+        for number in range(_THEIRS + 1):
+            account = _ANOTHER if number == _THEIRS else None
+            at_once(journal.put(BATCH, attrs.evolve(order(number), account_number=account)))
         chunk = at_once(journal.claim_chunk(BATCH, "worker", lease=30.0))
         assert chunk is not None
         for number, claimed in enumerate(chunk.orders):
@@ -182,12 +193,14 @@ class TwoAccounts(Desk):
 
     def steps(self, facts: Accounts) -> Iterator[Step]:
         """All that may happen next."""
-        for number in range(3):
-            for account in (_OURS, _ANOTHER) if number else (_OURS,):
-                for code in (0, 1, 2) if account == _ANOTHER else (0,):
-                    said = (number, account, code)
-                    if said not in facts.told and len(facts.told) < _MOST_TOLD:
-                        yield f"account {account} tells {code} of {number}", partial(self._tell, said, facts)
+        if len(facts.told) == _MOST_TOLD:
+            return
+        for said in (one for one in _TOLD if one not in facts.told):
+            number, account, code = said
+            if account == _LISTED:
+                yield f"a list shows what another account told of {number}", partial(self._list, said, facts)
+            else:
+                yield f"account {account} tells {code} of {number}", partial(self._tell, said, facts)
 
     def _tell(self, said: tuple[int, str, int], facts: Accounts) -> Accounts:
         number, account, code = said
@@ -197,10 +210,28 @@ class TwoAccounts(Desk):
         at_once(self.journal.receive_all((arrival,), owner="receiver"))
         return attrs.evolve(facts, ours=facts.ours or number == 0, told=facts.told | {said})
 
+    def _list(self, said: tuple[int, str, int], facts: Accounts) -> Accounts:
+        shown = Evidence(
+            signal=Signal.LOOKED_UP_PROCESSING, source="list", request_id=order(said[0]).request_id,
+            transaction_id=transaction_id(said[0] + 10), amount=order(said[0]).amount,
+        )  # fmt: skip
+        at_once(self.journal.apply_evidence(shown))
+        return attrs.evolve(facts, told=facts.told | {said})
+
     def wrong(self, before: Accounts, after: Accounts) -> Iterator[str]:
-        """Once our account is known, another one settles nothing; before and after, ours settles what is open."""
-        [(number, account, _)] = after.told - before.told
+        """Once our account is known, another one settles nothing; before and after, ours settles what is open.
+
+        What another one told of a transaction counts once the list shows that, and of an order that names it, at once.
+        """
+        [(number, account, code)] = after.told - before.told
         state = self.states().get(order(number).request_id)
+        said = {one for one in after.told if one[0] == number}
+        if said == {(number, _ANOTHER, 0), (number, _LISTED, 0)} and state != State.SUCCESSFUL:
+            yield f"another account told of order {number}, which the list shows, and it is {state}"
+        if number == _THEIRS and said == {(number, _ANOTHER, code)} and state == State.UNKNOWN:
+            yield f"the account that order {number} names leaves it {state}"
+        if number == _THEIRS or any(one[1] == _LISTED for one in after.told):
+            return  # by the list the other account is ours
         others = {one for one in before.told if one[:2] == (number, _ANOTHER)}
         is_open = not others and (number, _OURS, 0) not in before.told
         if account == _ANOTHER and before.ours and is_open and state != State.UNKNOWN:

@@ -1601,8 +1601,8 @@ MUTANTS = (
         "quarantine-forgets-open-orders",
         QUARANTINE,
         "a quarantine takes in chunks with orders that a person may send again",
-        '    for condition in (IS_UNSETTLED, f"{IS_HELD} AND',
-        '    for condition in ("FALSE", f"{IS_HELD} AND',
+        "o.state {among((*UNSENT, *UNSETTLED))}",
+        "o.state {among(UNSENT)}",
     ),
     Mutant(
         "quarantine-forgets-held-orders",

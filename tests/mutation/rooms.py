@@ -247,6 +247,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
 # The explorer's modules of small worlds that are asked about a file first; about some, no other world is asked.
 DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.DEADLINES, mutants.LOADING, mutants.APPROVALS, mutants.APPROVING), ("desks",)),
+    mutants.NAMED: ("desks",),
     **dict.fromkeys((mutants.PERMITS, mutants.RECORDS), ("leases",)),
     **dict.fromkeys((mutants.WEIGHING, mutants.STATES), ("persons", "leases")),
     mutants.EVIDENCE: ("persons", "leases", "desks"),
@@ -256,7 +257,7 @@ DESKS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((mutants.BOOKS, mutants.EXECUTOR, mutants.TRANSPORT), ("sessions",)),
     mutants.NOTIFICATIONS: ("notifications",),
     **dict.fromkeys((mutants.ABSENCES, mutants.PASSES), ("absences",)),
-    mutants.QUARANTINE: ("persons", "files"),
+    mutants.QUARANTINE: ("persons", "files", "desks"),
     **dict.fromkeys((mutants.IDENTITY, mutants.OPENING, mutants.DATABASE, mutants.MEMORY, mutants.JOURNAL), ("files",)),
     mutants.WRITER: ("files",),
     **dict.fromkeys((mutants.ENTRIES, mutants.HISTORY), ("persons", "workers")),
@@ -282,7 +283,7 @@ BY_DESKS_ALONE = frozenset(
         mutants.INBOX,
         mutants.DISPATCHING,
     }
-    | {mutants.DELIVERIES, mutants.CREW, mutants.LEASES, mutants.WRITER}
+    | {mutants.DELIVERIES, mutants.CREW, mutants.LEASES, mutants.NAMED, mutants.WRITER}
     | {mutants.TRAY, mutants.SERVER, mutants.CONNECTION, mutants.EXCHANGE, mutants.POSTGRES}
 )
 # Where a judge never comes by: it lets live whatever is changed there.
