@@ -604,7 +604,9 @@ async def test_two_processes_with_one_change(till: Bank, service: Sandbox) -> No
             while not calls:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
             async with other:
-                waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%mark_told%'"
+                # for a transaction to end: a commit of the journal waits for a lock of a table
+                waiting = """SELECT 1 FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event = 'transactionid'"""
                 while not till.look(waiting):
                     # again and again: the one that stalls may take its change a second time, and keeps it then
                     till.do("UPDATE delivery SET owner = '', holder = '', due_at = 0")
