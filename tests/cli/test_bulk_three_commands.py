@@ -236,6 +236,7 @@ async def test_a_batch_that_is_sent_while_another_one_waits_for_its_yes(
     assert (2, True) == (again.status, "It would be paid twice" in again.said)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_plan_that_is_proposed_fits_on_a_screen(run: Run, run_on_terminal: Run, here: Path) -> None:
     """Of 25 lines with 80 columns: with notes, a concern, who is paid twice, a comparison, and the two commands."""
     await october(run)

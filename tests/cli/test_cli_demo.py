@@ -30,7 +30,7 @@ def text(name: str) -> str:
 @pytest.mark.parametrize(
     ("faults", "seed"),  # more of them are the simulation's: no order is carried out twice, none is lost
     [
-        ("some", "1"),
+        pytest.param("some", "1", marks=pytest.mark.slow(covered=True)),
         pytest.param("many", "77", marks=pytest.mark.slow),
     ],
 )

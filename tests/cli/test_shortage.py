@@ -105,6 +105,7 @@ async def test_a_command_that_has_no_memory_says_so(sandbox: Sandbox, command: s
     assert (5, True) == (told.status, "the system gives this program too little memory" in told.err)
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_run_may_have_fewer_connections_than_it_asks_for(sandbox: Sandbox) -> None:
     """It refuses before anything is sent: with failing connections it would wait and wait."""
     told = await ran(sandbox, *RUN[:-1], "50", before=partial(allow_files, LIMIT))

@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from mutation import verdicts
 from mutation.mutants import MUTANTS, Mutant
 from mutation.rooms import concerning
@@ -11,6 +12,7 @@ from simulation.seeds import GUARDS
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_a_mutant_changes_one_place() -> None:
     """Its text stands once in its file, and what takes its place is another program."""
     assert [] == [mutant.name for mutant in MUTANTS if not changes_one_place(mutant)]
