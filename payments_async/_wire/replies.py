@@ -181,7 +181,7 @@ def seconds_ahead(text: str, now: float) -> float | None:
 
 def told_status(error: PaymentsError) -> int | None:
     """The HTTP status of a failed exchange: that of the answer, or one that a good answer tells as its code."""
-    if error.status is not None and error.status < 300 and error.code is not None and _is_told(error.code):
+    if error.status is not None and 200 <= error.status < 300 and error.code is not None and _is_told(error.code):
         return error.code
     return error.status
 
@@ -319,7 +319,7 @@ def _refusal(
 ) -> PaymentsError:
     """The error of an answer whose status or envelope says no; of an order, only where nothing speaks against it."""
     status = reply.status
-    if status < 300:  # then it is the code that says no, in HTTP's words or in its own
+    if 200 <= status < 300:  # then it is the code that says no, in HTTP's words or in its own
         status = code if code is not None and _is_told(code) else 400
     if not call.once:
         kind = ServiceFault if _wants_tls(reply) else _repeated(status)
