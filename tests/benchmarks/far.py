@@ -6,6 +6,7 @@ Threads sleep more exactly than an event loop, which waits for whole millisecond
 from __future__ import annotations
 
 import argparse
+import queue
 import socket
 import subprocess
 import sys
@@ -46,12 +47,28 @@ def _connected(address: tuple[str, int] | str) -> socket.socket:
 
 
 def _pump(source: socket.socket, target: socket.socket, seconds: float) -> None:
-    """Pass on what comes, later, until it ends."""
+    """Pass on what comes, each piece so much later than it came, until it ends."""
+    pieces: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+    threading.Thread(target=_pass_on, args=(pieces, target), daemon=True).start()
+    data = b"-"
+    while data:
+        try:
+            data = source.recv(1 << 20)
+        except OSError:
+            data = b""
+        pieces.put((time.monotonic() + seconds, data))
+
+
+def _pass_on(pieces: queue.SimpleQueue[tuple[float, bytes]], target: socket.socket) -> None:
+    """Send each piece at its moment; several may be on their way, as on a real line."""
     with suppress(OSError):
-        while data := source.recv(1 << 20):
-            time.sleep(seconds)
+        while True:
+            moment, data = pieces.get()
+            time.sleep(max(0.0, moment - time.monotonic()))
+            if not data:
+                target.shutdown(socket.SHUT_WR)
+                return
             target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
 
 
 def main() -> None:
