@@ -13,6 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from payments_async.journal._engine._commit_delay import CommitDelay
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._threads import Sequencer
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
@@ -75,9 +76,9 @@ class _Opening:
 class Writer:
     """Runs operations in the order they were submitted, as many in one transaction as are queued.
 
-    While one commit is on its way to the disk, the next gathers by itself. There is no timer: a commit begins as soon
-    as a turn of the event loop brings nothing more, or enough are there. An operation that fails is rolled back alone.
-    When the commit fails, every operation in it failed.
+    While one commit is on its way to the disk, the next gathers by itself. A commit begins as soon as a turn of the
+    event loop brings nothing more, or enough are there; ``CommitDelay`` tells what it waits for then. An operation that
+    fails is rolled back alone. When the commit fails, every operation in it failed.
 
     Args:
         database: Where it writes; a connection that is lost is made anew before the next commit.
@@ -95,6 +96,8 @@ class Writer:
         self._waiting: list[_Operation[Any]] = []
         self._seen = 0  # of those that wait, a turn of the event loop ago
         self._is_busy = False  # a group is with a thread, or will be in a moment
+        self._delay: CommitDelay  # of one opening
+        self._hold: asyncio.TimerHandle | None = None  # until which what waits is not handed to the thread
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sequencer: Sequencer | None = None
         self._death: JournalUnavailable | None = None  # of the thread, by a mistake of ours
@@ -103,6 +106,7 @@ class Writer:
         """Open the database, and raise what hinders it."""
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         self._waiting, self._is_busy, self._death = [], False, None
+        self._delay = CommitDelay(self._loop.time)
         opened: asyncio.Future[None] = self._loop.create_future()
         # nothing is left of an earlier time, which may still be at its last commit, with a connection of its own
         self._opening, self._sequencer = _Opening(), Sequencer()
@@ -158,14 +162,17 @@ class Writer:
         future: asyncio.Future[T] = loop.create_future()
         at_once = at_once or together is not None
         self._waiting.append(_Operation(name, work, future, together, droppable, at_once, gives_back, only_moves))
-        if not self._is_busy:
-            self._is_busy = True
+        have_all_come = self._delay.came()
+        if not self._is_busy or (have_all_come and self._hold is not None):
             try:
                 self._gather_again()
             except MemoryError:
-                self._is_busy = False
                 self._waiting.pop()
                 raise
+            if self._hold is not None:
+                self._hold.cancel()
+                self._hold = None
+            self._is_busy = True
         return future
 
     @property
@@ -200,13 +207,18 @@ class Writer:
 
     def _gather(self) -> None:
         """Hand a group to the thread, once a turn has brought nothing more or there are plenty."""
+        self._hold = None
         group: list[_Operation[Any]] = []
         try:
             if self._seen < len(self._waiting) < _PLENTY:
                 self._gather_again()  # a commit for each handful would cost more than the turn that it waits
+            elif self._waiting and (delay := self._delay.seconds(len(self._waiting))):
+                assert self._loop is not None
+                self._hold = self._loop.call_later(delay, self._gather)
             elif self._waiting:
                 assert self._sequencer is not None
                 group = self._taken()
+                self._delay.begin(len(group))
                 self._sequencer.put(partial(self._do, self._opening, group))
         except MemoryError as error:
             self._died(self._failed(group, self._dead(error)))
@@ -235,6 +247,7 @@ class Writer:
     def _committed(self, told: list[_Told], entered: Collection[str] | None) -> None:
         """Tell who waits, and begin to gather for the next commit."""
         try:
+            self._delay.end(sum(len(futures) for futures, _, _ in told))
             _deliver(told)
             self._database.commits.rise(entered)
             self._is_busy = bool(self._waiting)
