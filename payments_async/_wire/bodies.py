@@ -93,6 +93,13 @@ class Members(msgspec.Struct):
 
 def order_members(order: Order, dialect: Dialect) -> Members:
     """The members of a payout (sections 2 to 6) or of a collection (section 7)."""
+    members = _without_amount(order, dialect)
+    members.requestId, members.amount = order.request_id, json_amount(order.amount)
+    return members
+
+
+def _without_amount(order: Order, dialect: Dialect) -> Members:
+    """The same but for its request id and its amount."""
     unfilled = None if dialect.empty_members == "null" else UNSET
     product: dict[str, str] | UnsetType = UNSET
     provider: dict[str, str] | UnsetType = UNSET
@@ -104,8 +111,8 @@ def order_members(order: Order, dialect: Dialect) -> Members:
         direction, destination, provider = "CREDIT", order.payer, {"providerItemId": order.provider_item_id}
     who = order.beneficiary
     return Members(
-        requestId=order.request_id,
-        amount=json_amount(order.amount),
+        requestId=UNSET,
+        amount=UNSET,
         batchId=unfilled if order.batch_id is None else order.batch_id,
         accountNumber=UNSET if order.account_number is None else order.account_number,
         type=direction,
@@ -155,9 +162,7 @@ def write_order(order: Order) -> bytes:
 
     A JSON array: its kind, the currency its caller means, which is never sent, and the members of its request.
     """
-    members = order_members(order, _STANDARD)
-    members.requestId = members.amount = UNSET
-    return encode((order.kind, order.currency, members))
+    return encode((order.kind, order.currency, _without_amount(order, _STANDARD)))
 
 
 def request_of(request_id: str, amount: Decimal, written: bytes) -> tuple[str, bytes]:

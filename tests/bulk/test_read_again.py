@@ -1,4 +1,4 @@
-"""A file is read twice: checked, and again as orders. Both readings make the same orders of any cells."""
+"""A file is read twice: checked, and again as orders. All ways to read a row find the same in any cells."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import attrs
+from bulk.files import KINDS as GOOD
 from bulk.files import row, write_csv
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from payments_async.bulk import read_batch
-from payments_async.bulk._file._rows import read_row
+from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, PhoneReader
+from payments_async.bulk._file._rows import Rules, read_cells, read_row
 from payments_async.bulk._file._tables import open_table
 
 AROUND = st.sampled_from(["", " ", "\t", "\u00a0", "\u200b", "'", '"', "\ufeff", "=", "\n"])
@@ -74,7 +77,7 @@ def test_both_readings_make_the_same_orders(rows: list[dict[str, str]], guesses:
         batch = await read_batch(path, derive_request_ids=guesses, guess_items=guesses, batch_id="b")
         layout, rules = batch.orders._layout, batch.orders._rules
         with open_table(path, layout) as table:
-            checked = {one.number: read_row(one.cells, rules).order for one in table.rows if one.total is None}
+            checked = {one.number: read_cells(one.cells, rules).order for one in table.rows if one.total is None}
         refused = {problem.row for problem in batch.problems}
         good = [order for number, order in checked.items() if order is not None and number not in refused]
         assert good == list(batch.orders)
@@ -84,3 +87,77 @@ def test_both_readings_make_the_same_orders(rows: list[dict[str, str]], guesses:
         columns = sorted({name for one in rows for name in one})
         path = write_csv(Path(folder) / "b.csv", *[{name: one.get(name, "") for name in columns} for one in rows])
         asyncio.run(read(path))
+
+
+EDGES = {
+    "amount": ["9" * 15, "9" * 16, "1", "01", "1.5", "\u0661"],
+    "name": ["A" * 200, "A" * 201, "A" * 257, "Ann-Marie", "A\u0308", "A  B"],
+    "request_id": ["r" * 128, "r" * 129, "a/b:c.d_e-f", "-a", "a b", "1.0", "1E+5"],
+    "bank_code": ["0.0", "00.00", "a/b", "12E+5", "a.b", "+1"],
+    "account_number": ["0" * 128, "0" * 129, "1-2", "1,0"],
+    "area": ["KAMPALA", "a b"],
+    "product_item_id": ["NWSC_NWSC", "x" * 129],
+    "product_id": ["NWSC", "=1"],
+    "message": ["m" * 4096, "m" * 4097, "\ud800", "\u00e9"],
+    "metadata": ["{}", "\ud800", "m" * 4097],
+    "email_address": ["a@b", "a@b.", "a@@b", "-a@b", "a@b-c.d", "a@b..c"],
+    "currency": ["UGX", "UGXX", "KES", "U1X"],
+    "phone_number": ["+256772000017", "+256000", "+25677200001", "'0772000017"],
+    "kind": ["collection", "mobile_money"],
+}
+BATCHES = ["b", None, "b b", "=b", "b" * 129]
+ANY_RULES = st.builds(
+    Rules,
+    kind=st.sampled_from([None, "mobile_money", "bank_transfer"]),
+    currency=st.sampled_from([None, "UGX", "KES"]),
+    batch_id=st.sampled_from(BATCHES),
+    derive_request_ids=st.booleans(),
+    guess_items=st.booleans(),
+    item=st.sampled_from([None, "x"]),
+    phone=st.just(PhoneReader("UG")),
+    unusable=st.sampled_from([frozenset(), frozenset({"area", "product_item_id"})]),
+)
+
+
+@st.composite
+def rows_of_cells(draw: st.DrawFn) -> dict[str, str]:
+    """A good row of some kind, in which a few cells are others, or are no text in their workbook."""
+    kind = draw(st.sampled_from(sorted(GOOD)))
+    cells = row(request_id="R-1", kind=kind, **GOOD[kind])
+    for column in draw(st.sets(st.sampled_from(sorted(EDGES)), max_size=2)):
+        others = st.sampled_from([*EDGES[column], *SPELLED.get(column, ())]) | st.text(max_size=8)
+        cells[column] = draw(st.sampled_from([str, str, str, NumberCell, DateCell, PercentCell]))(draw(others).strip())
+    return {column: cell for column, cell in cells.items() if cell}
+
+
+def _agreed(cells: dict[str, str], rules: Rules) -> bool:
+    """Whether it was read by one look at all of it. What each cell says is the same, and its order breaks no rule."""
+    rules = attrs.evolve(rules, unusable=rules.unusable - cells.keys())  # a column that is not there fills no cell
+    found, all_cells = read_row(cells, rules), read_cells(cells, rules)
+    is_usual = found.is_good and found.order is None
+    found.order = all_cells.order
+    assert all_cells == found
+    assert all_cells.is_good is (all_cells.order is not None)
+    return is_usual
+
+
+@settings(max_examples=200)
+@given(rows_of_cells(), ANY_RULES)
+def test_a_row_that_looks_usual_is_read_as_cell_by_cell(cells: dict[str, str], rules: Rules) -> None:
+    """Whatever stands in a few of its cells, and whatever holds for all rows."""
+    event(f"usual: {_agreed(cells, rules)}")
+
+
+def test_a_row_with_one_cell_that_is_another_is_read_as_cell_by_cell() -> None:
+    """Each cell that is just right, or just wrong; and each that is empty."""
+    phone, seen = PhoneReader("UG"), {True: 0, False: 0}
+    for kind in GOOD:
+        good = row(request_id="R-1", kind=kind, **GOOD[kind])
+        for column in sorted({*good, *EDGES}):
+            typed = [kind_of_cell(good.get(column) or "7") for kind_of_cell in (NumberCell, DateCell, PercentCell)]
+            for cell in ("", *typed, *EDGES.get(column, ()), *SPELLED.get(column, ())):
+                cells = {name: text for name, text in (good | {column: cell.strip()}).items() if text}
+                for currency in (None, "KES"):
+                    rules = Rules(kind=None, currency=currency, batch_id="b", derive_request_ids=True, phone=phone)
+                    seen[_agreed(cells, rules)] += 1
+    assert min(seen.values()) > 100, seen

@@ -20,7 +20,7 @@ from payments_async import (
     UtilityAccount,
 )
 from payments_async.bulk import Batch, FileFormat, Problem, read_batch, sample_payroll
-from payments_async.bulk._file._rows import read_row
+from payments_async.bulk._file._rows import read_cells
 from payments_async.bulk._file._tables import open_table
 
 
@@ -116,7 +116,7 @@ async def test_what_is_read_again_is_what_was_checked(tmp_path: Path) -> None:
         batch = await read_batch(path, derive_request_ids=True, guess_items=True, batch_id="b")
         layout, rules = batch.orders._layout, batch.orders._rules
         with open_table(path, layout) as table:
-            checked = [read_row(one.cells, rules).order for one in table.rows]
+            checked = [read_cells(one.cells, rules).order for one in table.rows]
         again = list(batch.orders)
         assert list(filter(None, checked)) == again
         assert {str} == {type(order.request_id) for order in again} | {type(order.product_item_id) for order in again}

@@ -535,8 +535,8 @@ class _Walk:
             self._ignored.setdefault(column, [0, row.number])[0] += 1
         if request_id := reading.values.get("request_id"):
             repeats.add(plain_id(request_id), row.number, row.line, *_hashes(reading))
-        if reading.order is not None:
-            self._take_order(row, reading.order, reading.operator)
+        if reading.is_good:
+            self._take_order(row, reading)
         if row.is_witness:
             self._torn = None
 
@@ -545,15 +545,11 @@ class _Walk:
         if remedy is not None:
             self.problems.append(problem(row.number, row.line, TOTAL, stated, remedy))
 
-    def _take_order(self, row: FileRow, order: PayoutOrder, operator: str | None) -> None:
-        """Count a row that makes an order.
-
-        Args:
-            operator: Whose item was guessed, where it was.
-        """
+    def _take_order(self, row: FileRow, reading: RowReading) -> None:
+        """Count a row that makes an order."""
         self.good += 1
-        if operator is not None:
-            self._count_guess(operator, order, 1)
+        if reading.operator is not None and reading.order is not None:
+            self._count_guess(reading.operator, reading.order, 1)
         if self._table.sheet is not None and row.number in self._table.sheet.hidden_rows:
             self._hidden.append(row.number)
         if row.torn:
@@ -698,7 +694,7 @@ def _missing(column: str, unknown: Sequence[str]) -> str:
 def _may_be_meant(reading: RowReading) -> bool:
     """Whether a row that was read otherwise makes an order, into an account that has digits."""
     account = reading.cells.get("account_number") if reading.kind == "bank_transfer" else None
-    return reading.order is not None and (account is None or any(map(str.isdecimal, account)))
+    return reading.is_good and (account is None or any(map(str.isdecimal, account)))
 
 
 def _place(problem: Problem) -> tuple[int, int]:
@@ -708,7 +704,7 @@ def _place(problem: Problem) -> tuple[int, int]:
 def _hashes(reading: RowReading) -> tuple[int, int]:
     """Of the amount, and of all that the row says: what is alike once read counts as alike."""
     amount = hash(reading.amount if reading.amount is not None else reading.cells.get("amount"))
-    content = reading.cells if reading.order is None else reading.values
+    content = reading.values if reading.is_good else reading.cells
     return amount, hash((reading.currency, frozenset(content.items())))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -50,6 +51,34 @@ def read_kind(text: str) -> str:
     return kind
 
 
+# The usual row, looked at as a whole: each cell is as it is sent, and needs no other look. For a column that is not
+# filled stands something that is right there.
+_ID, _ACCOUNT = r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}", r"[A-Za-z0-9][A-Za-z0-9_/:-]{0,127}"
+_USUAL = {
+    "amount": ("1", r"[1-9][0-9]{0,14}"),
+    "name": ("A", r"[A-Za-z][A-Za-z ]{0,199}"),
+    "phone_number": ("+0000000", r"\+[0-9]{7,15}"),
+    "email_address": ("a@a", r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}@[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*"),
+    "currency": ("UGX", r"[A-Z]{3}"),
+    **dict.fromkeys(("request_id", "product_item_id", "product_id", "area"), ("0", _ID)),
+    **dict.fromkeys(("account_number", "bank_code", "customer_reference"), ("0", _ACCOUNT)),
+}
+_LOOK = re.compile("\n".join(pattern for _, pattern in _USUAL.values()), re.ASCII)
+_STANDS_FOR = tuple((column, blank) for column, (blank, _) in _USUAL.items())
+_TEXTS = frozenset({str})
+_LONGEST_TEXT = 4096
+# Of each kind: the columns that a usual row fills, and those that it has no use for.
+_FILLED = {
+    name: frozenset({"request_id", "amount", "name", "product_item_id", *columns}) for name, columns in _NEEDED.items()
+}
+_UNUSED = {name: _DESTINATIONS.difference(kind.members) for name, kind in PAYOUT_KINDS.items()}
+# ... and those that are not sent as they stand there.
+_REWRITTEN = {
+    name: ("currency", "phone_number", *({"account_number", "bank_code", "customer_reference"} & kind.members.keys()))
+    for name, kind in PAYOUT_KINDS.items()
+}
+
+
 # What a derived request id is made of, with the batch id and the columns that say where the money goes, in this very
 # sequence. How the beneficiary is called or reached is left out, so that a corrected spelling is not a second payment.
 DERIVED_FROM = ("kind", "amount", "currency", "product_id", "product_item_id", "message", "metadata")
@@ -69,7 +98,6 @@ _READERS: Mapping[str, Callable[[str], str]] = {
     "message": read_text,
     "metadata": read_text,
 }
-_REWRITTEN = frozenset({"currency", "phone_number", "account_number", "bank_code", "customer_reference"})  # others stay
 _EMPTY = "empty; fill it in"
 _NO_ITEM = (
     "empty; fill it in, name one for all rows (--item), or have it guessed by the numbers' operators (--guess-items)"
@@ -91,6 +119,7 @@ class Rules:
         phone: Reads a telephone number.
         unusable: Columns the file does not have, or has twice. That was said once; rows do not repeat it.
         readers: Reads a cell, by its column.
+        is_usual: Whether what holds for all rows needs no other look either.
     """
 
     kind: str | None
@@ -104,6 +133,11 @@ class Rules:
     readers: Mapping[str, Callable[[str], str]] = attrs.field(
         init=False, repr=False, default=attrs.Factory(lambda self: {**_READERS, "phone_number": self.phone}, True)
     )
+    is_usual: bool = attrs.field(init=False, repr=False)
+
+    @is_usual.default
+    def _looks_usual(self) -> bool:
+        return self.batch_id is None or re.fullmatch(_ID, self.batch_id, re.ASCII) is not None
 
 
 @attrs.define
@@ -111,7 +145,8 @@ class RowReading:
     """A row that was read.
 
     Attributes:
-        order: The order; ``None`` when something is wrong.
+        is_good: It makes an order.
+        order: The order, where that had to be made to know this.
         problems: Column, value as it stands, and remedy, for each thing that is wrong.
         lacking: Columns that the row needs and the whole file is without.
         ignored: Columns that are filled and mean nothing for this kind.
@@ -124,6 +159,7 @@ class RowReading:
 
     cells: Mapping[str, str]
     unusable: frozenset[str]
+    is_good: bool = False
     order: PayoutOrder | None = None
     problems: list[tuple[str, str, str]] = attrs.field(factory=list)
     lacking: list[str] = attrs.field(factory=list)
@@ -154,6 +190,42 @@ def always_needed(rules: Rules) -> frozenset[str]:
 
 def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
     """Read a row; everything that is wrong with it is found, not only the first thing."""
+    return _usual_row(cells, rules) or read_cells(cells, rules)
+
+
+def _usual_row(cells: Mapping[str, str], rules: Rules) -> RowReading | None:
+    """A row whose cells are as they mostly are, read by one look at all of them; ``None`` for any other."""
+    told = cells.get
+    try:
+        kind = read_kind(word) if (word := told("kind")) else rules.kind
+        phone = rules.phone(number) if (number := told("phone_number")) else None
+    except Unusable:
+        return None
+    if kind is None or not (cells.keys() >= _FILLED[kind] and rules.is_usual and _UNUSED[kind].isdisjoint(cells)):
+        return None
+    needs_area = PAYOUT_KINDS[kind].area_needed_for
+    if needs_area is not None and "area" not in cells and needs_area(told("product_id"), told("product_item_id")):
+        return None
+    values = {**cells, "kind": kind}
+    if phone is not None:
+        values["phone_number"] = phone
+    seen = values.get
+    if _LOOK.fullmatch("\n".join([seen(column, blank) for column, blank in _STANDS_FOR])) is None:
+        return None
+    currency = told("currency") or rules.currency
+    if not (
+        _TEXTS.issuperset(map(type, cells.values()))
+        and (not rules.currency or currency == rules.currency)
+        and all(text.isascii() and len(text) <= _LONGEST_TEXT for text in (seen("message", ""), seen("metadata", "")))
+    ):
+        return None
+    del values["amount"]
+    amount = Decimal(cells["amount"])
+    return RowReading(cells, rules.unusable, is_good=True, values=values, kind=kind, amount=amount, currency=currency)
+
+
+def read_cells(cells: Mapping[str, str], rules: Rules) -> RowReading:
+    """Read a row cell by cell, and make its order."""
     row = RowReading(cells, rules.unusable)
     _take_kind(row, rules)
     _find_ignored(row)
@@ -184,20 +256,19 @@ def read_good_row(cells: Mapping[str, str], rules: Rules) -> PayoutOrder:
     """The order of a row that ``read_row`` has made an order of: what was found right is not looked at again."""
     row = RowReading(cells, rules.unusable)
     _take_kind(row, rules)
-    _find_ignored(row)
     values, readers = row.values, rules.readers
-    for column, cell in cells.items():
-        if column in _REWRITTEN and column not in row.ignored:
-            values[column] = readers[column](cell)
-        elif column in readers:
-            values[column] = cell if cell.__class__ is str else str(cell)
+    values.update(cells if _TEXTS.issuperset(map(type, cells.values())) else {name: str(cells[name]) for name in cells})
+    values["kind"] = kind = row.kind or ""
+    for column in _REWRITTEN[kind]:
+        if column in cells:
+            values[column] = readers[column](cells[column])
     _take_money(row, rules)
     if "product_item_id" not in cells:
         _take_item(row, rules)
     if "request_id" not in cells:
         _name_row(row, rules)
     members = _members(row, rules)
-    destination = PAYOUT_KINDS[values["kind"]].destination
+    destination = PAYOUT_KINDS[kind].destination
     members["destination"] = restored(destination, members["destination"])
     members["beneficiary"] = restored(Beneficiary, members["beneficiary"])
     return restored(PayoutOrder, members)
@@ -294,6 +365,7 @@ def _make_order(row: RowReading, rules: Rules) -> None:
         members["destination"] = PAYOUT_KINDS[row.values["kind"]].destination(**members["destination"])
         members["beneficiary"] = Beneficiary(**members["beneficiary"])
         row.order = PayoutOrder(**members)
+        row.is_good = True
     except ValueError as error:  # a rule of the order that no cell of its own broke
         column = str(error).partition(":")[0].rpartition(".")[2]
         known = column if column in row.cells else ""

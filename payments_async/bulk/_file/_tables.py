@@ -521,7 +521,9 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
             is_witness = bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(record[amount].strip()))
         if short := len(record) < width:
             record += [""] * (width - len(record))
-        cells = {name: cell for name, text in zip(names, record, strict=False) if name and (cell := text.strip())}
+        cells = {
+            name: cell for name, text in zip(names, record, strict=False) if text and name and (cell := text.strip())
+        }
         if len(record) > width and any(map(str.strip, record[width:])):
             remedy = (
                 f"{len(record)} cells where the header has {width}; "

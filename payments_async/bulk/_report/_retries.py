@@ -13,7 +13,7 @@ from payments_async._values.frozen import frozen
 from payments_async._wire.kinds import PAYOUT_KINDS
 from payments_async._wire.orders import CollectionOrder, PayoutOrder
 from payments_async.bulk._file._headings import COLUMNS
-from payments_async.bulk._file._rows import Rules, read_row
+from payments_async.bulk._file._rows import Rules, read_cells
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._report._returned import NEVER, header_of, lines_below
@@ -175,7 +175,7 @@ def _is_read_as(cells: dict[str, str], order: PayoutOrder) -> bool:
     if any(cell != cell.strip() or "\r" in cell for cell in cells.values()):
         return False
     rules = Rules(kind=None, currency=None, batch_id=None, derive_request_ids=False, phone=str)
-    read = read_row(cells, rules).order
+    read = read_cells(cells, rules).order
     return read is not None and _plain(read) == _plain(order)
 
 
