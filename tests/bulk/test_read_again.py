@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import attrs
+import pytest
 from bulk.files import KINDS as GOOD
 from bulk.files import row, write_csv
 from hypothesis import event, given, settings
@@ -141,6 +142,7 @@ def _agreed(cells: dict[str, str], rules: Rules) -> bool:
     return is_usual
 
 
+@pytest.mark.slow(covered=True)
 @settings(max_examples=200)
 @given(rows_of_cells(), ANY_RULES)
 def test_a_row_that_looks_usual_is_read_as_cell_by_cell(cells: dict[str, str], rules: Rules) -> None:
