@@ -264,6 +264,10 @@ class World:
     async def send_early(self, journal: FileJournal) -> None:
         """Send an order of the first of many batches, which is refused, and one of the last, whose answer is open."""
         await self.send_first(journal, "0", Signal.REJECTED)
+        await self.send_last(journal)
+
+    async def send_last(self, journal: FileJournal) -> None:
+        """Send an order of the last batch, whose answer is open."""
         chunk = await journal.claim_chunk(BATCH, "worker")
         assert chunk is not None
         permit = await journal.permit(chunk, chunk.orders[0])
@@ -364,6 +368,12 @@ class World:
         """The file is put back over itself while it is open, and an order in other pages of it is accepted."""
         self.restore(FILE, "over")
         self.do(partial(self.send_first, batch=str(_MANY // 2), answer=Signal.ACCEPTED))
+
+    def send_in_two_lives(self) -> None:
+        """An order of the first of many batches is sent and refused, and by the next life one of the last."""
+        self.do(partial(self.send_first, batch="0", answer=Signal.REJECTED))
+        self.close()
+        self.do(self.send_last)
 
     def restore_elsewhere(self) -> None:
         """The disk is put back over itself, and the machine is new: who sends asks it first."""
@@ -587,15 +597,18 @@ TOUCHES: dict[str, Do] = {
     "another journal adopts the batch years later": World.adopt_late,
 }
 _WIDE = "a copy is made, and orders of the first and the last of many batches are sent"
+_LIVES = "a copy is made, and orders of the first and the last of many batches are sent in two lives"
 _SENT = "a copy is made, and all of the batch is sent"
-# Logs that began after the copy, in whose pages neither sums nor indices show that the file is older; by the pages of
-# a log, that SQLite brings into the file by itself.
+# Logs that began after the copy, in whose pages neither sums nor indices show that the file is older. By the pages of a
+# log that SQLite brings into the file by itself, and the commits after which the journal does.
 WIDE = {
-    (_WIDE, "its process is killed", "the file is put back over it"): 4000,
-    (_WIDE, "it goes on", "the file is put back over it, and an order is sent"): 20,
+    (_WIDE, "its process is killed", "the file is put back over it"): (4000, 1),
+    (_WIDE, "it goes on", "the file is put back over it, and an order is sent"): (20, 1),
+    (_LIVES, "it goes on", "the file is put back over it"): (4000, 500),
 }
 _ONCE: dict[str, tuple[Do, Do]] = {
     _WIDE: (lambda _: None, lambda world: world.do(world.send_early)),
+    _LIVES: (lambda _: None, World.send_in_two_lives),
     _SENT: (lambda _: None, lambda world: world.do(partial(world._send, batch=BATCH, most=2))),
 }
 _ONCE_TOUCHED: dict[str, Do] = {
@@ -624,10 +637,10 @@ def search() -> Report:
         for history in (*WIDE, *APART, *itertools.product(BEFORE, THEN, TOUCHES)):
             world, count = World(Path(tempfile.mkdtemp(prefix="files-"))), count + 1
             asyncio.to_thread = _here  # type: ignore[assignment]
-            vars(_identity).update(inode_of=world.inode_of, birth_of=world.birth_of, _OFTEN=1)
+            world.pages, often = WIDE.get(history, (1, 1))
+            vars(_identity).update(inode_of=world.inode_of, birth_of=world.birth_of, _OFTEN=often)
             vars(_opening).update(inode_of=world.inode_of, birth_of=world.birth_of)
             before, between = (BEFORE | _ONCE)[history[0]]
-            world.pages = WIDE.get(history, 1)
             world.is_wide = history in WIDE
             try:
                 world.first()
