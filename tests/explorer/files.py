@@ -26,9 +26,10 @@ from explorer.journals import Done, at_once
 from journal.factories import BATCH, IDENTITY, order, orders, transaction_id
 from machine import keep_files_in_memory
 
-from payments_async.journal import JournalError, Signal, TakeoverAuthorisation
+from payments_async.journal import HeldElsewhere, JournalError, Signal, TakeoverAuthorisation
 from payments_async.journal._engine._journal import Journal
 from payments_async.journal._engine._writer import Writer, _deliver, _Opening, _Operation
+from payments_async.journal._machine._memory import Loading, Registry
 from payments_async.journal._sqlite import _identity, _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
 from payments_async.journal._statements._entries import SHIFT, within_chunk
@@ -479,6 +480,32 @@ class World:
         self.is_lost = True
         self.adopt()
 
+    def adopt_twice(self) -> None:
+        """Two other journals take a single order over at once: both have seen it with the first, and one has it."""
+        self.do(lambda journal: journal.put(SHOP, order(9, batch=SHOP)))
+        others = [FileJournal(self.there / f"{name}.db", self.state, second=ANN) for name in ("one", "two")]
+        adopt = Registry.adopt
+
+        def adopt_late(registry: Registry, loading: Loading, request_ids: Sequence[str]) -> None:
+            Registry.adopt = adopt  # type: ignore[method-assign]
+            at_once(others[1].put(SHOP, order(9, batch=SHOP), adoption=ANN))
+            adopt(registry, loading, request_ids)
+
+        for one in others:
+            one.begin()
+            at_once(one.open_outbox(SHOP, IDENTITY))
+        Registry.adopt = adopt_late  # type: ignore[method-assign]
+        at_once(others[0].put(SHOP, order(9, batch=SHOP), adoption=ANN))
+        refused = 0
+        for one in others:
+            try:
+                at_once(one.claim_chunk(SHOP, "worker"))
+            except HeldElsewhere:
+                refused += 1
+            one.end()
+        if refused != 1:
+            self.wrong = f"of two journals that adopted an order at once {refused} are refused"
+
     def _begin_other(self, other: FileJournal) -> None:
         with suppress(JournalError):
             other.begin()
@@ -614,8 +641,12 @@ _ONCE: dict[str, tuple[Do, Do]] = {
 _ONCE_TOUCHED: dict[str, Do] = {
     "the file is put back over it, and an order is sent": World.restore_and_send,
     "its orders alone are put back": lambda world: world.rows(("outbox",)),
+    "two other journals adopt an order at once": World.adopt_twice,
 }
-APART = tuple((_SENT, then, "its orders alone are put back") for then in THEN)
+APART = (
+    *((_SENT, then, "its orders alone are put back") for then in THEN),
+    (_SENT, "it goes on", "two other journals adopt an order at once"),
+)
 _REPLACED: dict[Any, tuple[str, ...]] = {
     _identity: ("inode_of", "birth_of", "_OFTEN"),
     _opening: ("inode_of", "birth_of"),
