@@ -78,6 +78,28 @@ async def test_orders_alone_are_put_back_whose_chunk_is_done(
         assert [then, then] == [entry.state async for entry in journal.entries("shop")]
 
 
+async def test_an_answer_whose_order_has_another_number_since(opens: Opens, home: Home, clock: Clock) -> None:
+    """The answer is of the order that was sent, and says nothing of the one that has its number now."""
+    async with opens(state_folder=None) as journal:
+        await journal.open_outbox("shop", IDENTITY)
+    put_back = home.dumped()
+    async with opens(state_folder=None) as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        permit = (await journal.put("shop", order(0), owner="worker", permits=True)).permit
+        assert permit is not None
+    put_back()
+    clock.pass_(1.0)
+    async with opens(state_folder=None) as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        for number in (1, 0):
+            await journal.put("shop", order(number))
+        number_of = dict(home.rows("SELECT request_id, id FROM outbox"))
+        assert permit.id == number_of[order(1).request_id]
+        await journal.record(Outcome(permit=permit, signal=Signal.ACCEPTED))
+        states = {entry.request_id: entry.state async for entry in journal.entries("shop")}
+        assert {order(0).request_id} == {one for one, state in states.items() if state is State.ACCEPTED}
+
+
 async def test_a_journal_that_forgot_nothing_is_not_taken_for_one_that_did(opens: Opens) -> None:
     """Whatever wrote its last order: a permit, an answer, a person who acknowledged a contradiction."""
     async with opens() as journal:

@@ -41,6 +41,7 @@ from payments_async.journal._statements._entries import (
     chunk_of,
     hold_back,
     row_by_id,
+    row_by_request,
     row_of,
     run_columns,
     run_of,
@@ -516,6 +517,20 @@ def record_unsent(commit: Commit, remains: Sequence[Remains]) -> None:
                 record(commit, Outcome(permit=permit, signal=Signal.NOT_SENT, message=_DIED))
 
 
+def _row_of(commit: Commit, permit: Permit) -> Row:
+    """The order of a permit. A journal that was put back may have given its number to another one since.
+
+    Raises:
+        OrderUnknown: There is none.
+    """
+    row = row_by_id(commit, permit.id)
+    if row is None or row.request_id != permit.request_id:
+        row = row_by_request(commit, permit.request_id)
+    if row is None:
+        raise OrderUnknown(f"there is no order {permit.id}")
+    return row
+
+
 def _is_of(row: Row, permit: Permit) -> bool:
     """Whether this permit is the order's last one. A journal that was put back grants the same number again."""
     return (row.id, row.attempt, row.token, row.permitted_at) == _named(permit)
@@ -701,9 +716,7 @@ def record(commit: Commit, outcome: Outcome) -> TransitionResult:
 def _record_unusual(commit: Commit, outcome: Outcome) -> TransitionResult:
     """Write down how an attempt ended that was turned away unread, or whose order is not as its permit left it."""
     permit = outcome.permit
-    row = row_by_id(commit, permit.id)
-    if row is None:
-        raise OrderUnknown(f"there is no order {permit.id}")
+    row = _row_of(commit, permit)
     evidence = Evidence(
         signal=outcome.signal,
         source=f"answer to attempt {permit.attempt}",
