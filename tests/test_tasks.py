@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from payments_async._values.tasks import Tasks
 
 
@@ -54,4 +56,20 @@ async def test_work_that_failed_once_returns_when_it_is_waited_for() -> None:
     async with asyncio.timeout(10.0):
         await tasks.returned("sender")
     assert done == [0, 1]
+    await tasks.aclose()
+
+
+async def test_tasks_of_another_event_loop_are_not_waited_for() -> None:
+    """Neither those of another thread, nor those of the process that this one was forked from."""
+    tasks = Tasks("the receiver")
+    tasks.keep("watch", asyncio.Event().wait)
+
+    async def close_elsewhere() -> None:
+        with pytest.raises(RuntimeError, match="the receiver was begun in another event loop"):
+            tasks.stop("watch")
+        with pytest.raises(RuntimeError, match="before this process was forked"):
+            await tasks.aclose()
+
+    async with asyncio.timeout(30.0):
+        await asyncio.to_thread(asyncio.run, close_elsewhere())
     await tasks.aclose()

@@ -51,6 +51,11 @@ def check_filled(name: str, value: object) -> str:
     return text
 
 
+def exact_text(value: str) -> str:
+    """Text of a class that is derived from ``str``, such as an enum's or a template's, as text; all else as it is."""
+    return value if value.__class__ is str or not isinstance(value, str) else str.__str__(value)
+
+
 def check_text(name: str, value: object) -> None:
     """It is text without control characters.
 

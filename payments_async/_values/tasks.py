@@ -90,7 +90,8 @@ class Tasks:
             await asyncio.wait([kept.task])
 
     def stop(self, name: str) -> set[asyncio.Task[Any]]:
-        """End what is kept under this name; gives the tasks that are about to end."""
+        """End what is kept under this name; gives the tasks that are about to end. Raises as ``aclose`` does."""
+        self._check_loop()
         kept = [one for one in self._kept if one.name == name]
         for one in kept:
             self._forget(one)
@@ -100,7 +101,12 @@ class Tasks:
         return ending
 
     async def aclose(self, drain: float = 0.0) -> None:
-        """End what stands, wait for the others, those they start included, for so many seconds, and cancel the rest."""
+        """End what stands, wait for the others, those they start included, for so many seconds, and cancel the rest.
+
+        Raises:
+            RuntimeError: They run in another event loop: here they would be waited for without an end.
+        """
+        self._check_loop()
         for kept in list(self._kept):
             if kept.stands:
                 self.stop(kept.name)
@@ -113,6 +119,13 @@ class Tasks:
                 await asyncio.wait(self._running, timeout=None if left == float("inf") else left)
         finally:
             await finished(self._end())
+
+    def _check_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if any(task.get_loop() is not loop for task in self._running if not task.done()):
+            raise RuntimeError(
+                f"{self._owner} was begun in another event loop, or before this process was forked: close it there"
+            )
 
     async def _end(self) -> None:
         self.is_ending = True

@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from payments_async._values.amounts import read_amount
+from payments_async._values.checks import exact_text
 from payments_async._values.frozen import frozen
 from payments_async._wire.call import Unreadable
 from payments_async._wire.models import (
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-encode = msgspec.json.Encoder(decimal_format="number").encode
+
+def _derived(value: object) -> str:
+    """What msgspec does not know: text of a derived class."""
+    if isinstance(value, str):
+        return exact_text(value)
+    raise NotImplementedError
+
+
+encode = msgspec.json.Encoder(decimal_format="number", enc_hook=_derived).encode
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _BOM = b"\xef\xbb\xbf"
 _WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import ClassVar, get_args
 
 from payments_async._values.amounts import order_amount
-from payments_async._values.checks import check_currency, check_filled, check_instance
+from payments_async._values.checks import check_currency, check_filled, check_instance, exact_text
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import has_controls, masked
 
@@ -199,7 +199,7 @@ class PayoutOrder:
     Decimal('1500.50')
     """
 
-    request_id: str
+    request_id: str = field(converter=exact_text)
     amount: Decimal = field(converter=order_amount)
     destination: Destination
     product_item_id: str
@@ -256,7 +256,7 @@ class CollectionOrder:
     """
 
     kind: ClassVar[str] = "collection"
-    request_id: str
+    request_id: str = field(converter=exact_text)
     amount: Decimal = field(converter=order_amount)
     payer: MobileMoneyWallet
     provider_item_id: str

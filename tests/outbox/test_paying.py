@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from bulk.worlds import payout, session
 from outbox.desks import A_MINUTE, desk, ids, until
@@ -37,6 +38,23 @@ async def test_an_order_is_paid(tmp_path: Path) -> None:
             entry.transaction_id,
             entry.batch_id,
         )
+
+
+class Safe(str):
+    """Text as a template engine has it."""
+
+    def __str__(self) -> str:
+        return f"<b>{self}</b>"
+
+
+async def test_texts_of_a_class_that_is_derived_from_text(tmp_path: Path) -> None:
+    """What an enum or a template gives is sent as the text that it is."""
+    told = attrs.evolve(payout(0), request_id=Safe("a-1"), batch_id=Safe("b"), message=Safe("hello"))
+    async with desk(tmp_path) as here:
+        for order in (told, attrs.evolve(told, request_id="a-1")):
+            assert "accepted" == (await here.outbox.pay(order, timeout=A_MINUTE)).state
+        (execution,) = here.sandbox.ledger
+        assert ("a-1", "b", "hello") == (execution.request_id, execution.batch_id, execution.message)
 
 
 async def test_what_certainty_costs(tmp_path: Path) -> None:
