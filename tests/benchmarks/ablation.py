@@ -79,7 +79,7 @@ TURNS = 20  # of a person, before they give up
 WORD = TakeoverAuthorisation(who="Ann", why="yes, yes")
 AT_ONCE = 8  # cells of one process
 PROCESSES = 2
-PATIENCE = 60.0  # seconds for one cell
+PATIENCE = 300.0  # seconds for one cell, which takes some on a machine that does nothing else
 
 
 # --- the scenes -------------------------------------------------------------------------------------------------------
