@@ -671,7 +671,7 @@ class _Worker:
 
             def may_leave() -> bool:
                 note(permit)
-                return clock() < lease.good_until and not pool.has_slept()  # asked last: a connection takes time
+                return not pool.has_slept() and clock() < lease.good_until  # asked last: a connection takes time
 
             pool.under_way.add(claimed.request_id)
             acceptance = await pool.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)

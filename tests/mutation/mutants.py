@@ -1453,7 +1453,7 @@ MUTANTS = (
         "sends-what-was-begun-before-a-sleep",
         CREW,
         "an order that was permitted when the machine fell asleep leaves after the list was read again",
-        "return clock() < lease.good_until and not pool.has_slept()",
+        "return not pool.has_slept() and clock() < lease.good_until",
         "return clock() < lease.good_until",
     ),
     Mutant(
@@ -1778,8 +1778,8 @@ MUTANTS = (
         "departure-not-noted",
         CREW,
         "a worker marks an order before its first byte leaves",
-        "                note(permit)\n                return clock()",
-        "                return clock()",
+        "                note(permit)\n                return not pool",
+        "                return not pool",
     ),
     Mutant(
         "departure-of-the-session",
@@ -1801,8 +1801,8 @@ MUTANTS = (
         "stalled-connection-goes",
         CREW,
         "an order does not leave once the lease has run out while a connection was made",
-        "return clock() < lease.good_until",
-        "return True",
+        "return not pool.has_slept() and clock() < lease.good_until",
+        "return not pool.has_slept()",
     ),
     Mutant(
         "permit-tried-twice",
