@@ -164,6 +164,17 @@ async def test_what_was_changed_in_a_database_by_other_means(kept: Kept) -> None
     assert [FLAWS[damage] for damage in some if not any(FLAWS[damage] in line for line in told)] == [], told
 
 
+@pytest.mark.parametrize("kept", ["sqlite"], indirect=True)
+async def test_a_file_that_lacks_a_unique_index(kept: Kept) -> None:
+    """It is not opened, and ``check`` names the index: rows could be doubled."""
+    async with kept.unopened as journal:
+        await loaded(journal)
+    kept.do("DROP INDEX outbox_request")
+    for one in (kept.unopened.examine(), kept.unopened.__aenter__()):
+        with pytest.raises(JournalCorrupt, match="no unique index outbox_request as version"):
+            await one
+
+
 async def test_archived_orders(opens: Opens, home: Home, clock: Clock, tmp_path: Path) -> None:
     """Count where they count, in the sums and in their archive."""
     async with opens() as journal:

@@ -11,6 +11,7 @@ from journal import postgres
 from journal.conftest import KINDS, Home
 
 from payments_async.journal import JournalCorrupt, JournalTooNew, JournalUnavailable, NotAJournal, PostgresJournal
+from payments_async.journal._postgres import _schema
 from payments_async.journal._postgres._schema import BEYOND_SQLITE
 from payments_async.journal._sqlite import _opening
 
@@ -91,6 +92,37 @@ async def test_tables_that_are_none_of_ours(damage: str, error: type[Exception])
         connection.execute(damage.encode())
     with pytest.raises(error):
         await journal.__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("DROP INDEX outbox_request", "no unique index outbox_request as"),
+        ("ALTER TABLE outbox DROP CONSTRAINT outbox_pkey", "no unique index outbox_pkey as"),
+        ('ALTER TABLE outbox ALTER request_key TYPE TEXT COLLATE "default"', "no outbox.request_key as"),
+    ],
+)
+async def test_tables_that_no_longer_tell_orders_apart(damage: str, words: str) -> None:
+    """The journal is not opened, and ``check`` names what is not as it was made."""
+    schema = postgres.one_schema()
+    journal = PostgresJournal(postgres.dsn(), schema=schema)
+    async with journal:
+        pass
+    with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
+        connection.execute(damage.encode())
+    for one in (journal.examine(), journal.__aenter__()):
+        with pytest.raises(JournalCorrupt, match=words):
+            await one
+
+
+async def test_every_unique_index_is_known(home: Home) -> None:
+    """One that is missing keeps a journal from being opened: none of a new journal is missed in that."""
+    found = home.rows(
+        """SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+        WHERE i.indisunique AND c.relnamespace = current_schema()::regnamespace"""
+    )
+    known = {name.removeprefix("unique index ") for name in _schema._columns_made() if name.startswith("unique index ")}
+    assert known == {name for (name,) in found}
 
 
 async def test_a_namespace_of_something_else() -> None:

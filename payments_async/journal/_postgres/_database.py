@@ -643,6 +643,8 @@ class PostgresDatabase:
             if not version.number:
                 raise NotAJournal(f"{self.named}: there is no journal")
             check_up_to_date(version, self._steps, self.named)
+            if version.number == len(_schema.STEPS):
+                _schema.check_shape(connection, self._schema)
         except Exception as error:
             connection.close()
             if isinstance(error, psycopg.Error):

@@ -14,9 +14,12 @@ _TABLES = """SELECT ARRAY[CAST(c.relname AS TEXT), string_agg(p.what, ', ' ORDER
     GROUP BY c.relname ORDER BY c.relname"""
 _FUNCTIONS = """SELECT CAST(p.proname AS TEXT) FROM pg_proc p
     WHERE p.pronamespace = n.oid AND p.proname = 'next_id' AND NOT has_function_privilege(p.oid, 'EXECUTE')"""
+_HIDDEN = """SELECT CAST(c.relname AS TEXT) FROM pg_class c
+    WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p') AND row_security_active(c.oid) ORDER BY c.relname"""
 _PLACE = f"""SELECT current_user, has_database_privilege(current_database(), 'CREATE'),
     has_schema_privilege(n.oid, 'USAGE'), has_schema_privilege(n.oid, 'CREATE')
-    OR EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid), ARRAY({_TABLES}), ARRAY({_FUNCTIONS})
+    OR EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid), ARRAY({_TABLES}), ARRAY({_FUNCTIONS}),
+    ARRAY({_HIDDEN})
     FROM (VALUES (CAST(? AS TEXT))) AS asked (name) LEFT JOIN pg_namespace n ON n.nspname = asked.name"""  # noqa: S608
 _SHOWN = 3  # tables that are named
 
@@ -38,7 +41,7 @@ def lacking(connection: PgConnection, schema: str, ours: Collection[str]) -> str
     """What this user lacks, and the statements that grant it; ``None`` where nothing is lacking."""
     found = connection.execute(_PLACE, (schema,)).fetchone()
     assert found is not None
-    user, may_make, may_use, may_fill, tables, functions = found
+    user, may_make, may_use, may_fill, tables, functions, hidden = found
     if may_use is None:
         return None if may_make else f"there is no namespace {schema}, and the user {user} may not make one: {_MAKE}"
     if not may_fill:
@@ -50,6 +53,9 @@ def lacking(connection: PgConnection, schema: str, ours: Collection[str]) -> str
         words += [f"{rights} {table}" for table, rights in tables[:_SHOWN]]
         words += [f"{len(tables) - _SHOWN} tables more"] if len(tables) > _SHOWN else []
         grants.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {s} TO {u}")
+    if hidden := [table for table in hidden if table in ours]:
+        words.append(f"see all rows of {', '.join(hidden)}")
+        grants += [f"ALTER TABLE {s}.{table} DISABLE ROW LEVEL SECURITY" for table in hidden]
     if functions:
         words.append(f"EXECUTE {', '.join(functions)}")
         grants += [f"GRANT EXECUTE ON FUNCTION {s}.{name} TO {u}" for name in functions]

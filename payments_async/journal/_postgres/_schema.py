@@ -483,6 +483,7 @@ _TRIGGERS = {  # the latest of a name counts, unless its table is gone
     if table not in {gone for step in STEPS for text in step.statements for *_, gone in _DROPPED.findall(text)}
 }
 _UNSENT = among(UNSENT)
+_UNIQUE = "outbox_request", "tray_request", "run_batch_id_key", "ipn_event_fact", "ipn_delivery_once"
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
@@ -584,19 +585,19 @@ def migrate(
             [("version", str(todo.after)), ("oldest", str(todo.oldest))],
         )
     if todo.after == len(STEPS):
-        _check_columns(connection, schema)
+        check_shape(connection, schema)
     return todo
 
 
-def _check_columns(connection: PgConnection, schema: str) -> None:
-    """Tables that lack a column of their version are left alone."""
+def check_shape(connection: PgConnection, schema: str) -> None:
+    """Tables that lack a column or a unique index of their version are left alone. Raises ``JournalCorrupt``."""
     if lacking := _columns_made() - columns_of(connection, schema):
-        raise JournalCorrupt(f"the journal has no {min(lacking)}, which one of version {len(STEPS)} has")
+        raise JournalCorrupt(f"the journal has no {min(lacking)} as version {len(STEPS)} makes it")
 
 
 @cache
 def _columns_made() -> frozenset[str]:
-    """Every column that the steps leave, as ``table.column``."""
+    """Every column that the steps leave, as ``table.column``, and every unique index."""
     made = "".join(_named(text, "made") for step in STEPS for text in step.statements)
     wanted = {f"{table}.{column}" for table, columns in _CREATED.findall(made) for column in _COLUMN.findall(columns)}
     wanted |= {f"{table}.{column}" for table, column in _ADDED.findall(made)}
@@ -604,16 +605,22 @@ def _columns_made() -> frozenset[str]:
         wanted = wanted - {f"{table}.{before}"} | {f"{table}.{after}"}
     gone = _DROPPED.findall(made)
     wanted -= {f"{table}.{column}" for table, column, _ in gone}
-    return frozenset(name for name in wanted if name.partition(".")[0] not in {table for *_, table in gone if table})
+    wanted = {name for name in wanted if name.partition(".")[0] not in {table for *_, table in gone if table}}
+    unique = (*_UNIQUE, *(f"{table}_pkey" for table in names_of_tables(STEPS)))
+    return frozenset(wanted).union(f"unique index {name}" for name in unique)
 
 
 def columns_of(connection: PgConnection, schema: str) -> set[str]:
-    """Every column of every table, as ``table.column``."""
+    """Every column, as ``table.column``, whose texts compare byte by byte; and every unique index by its name."""
     found = connection.execute(
         """SELECT c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
         JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = ? AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped""",
-        (schema,),
+        WHERE n.nspname = ? AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+        AND a.attcollation IN (0, CAST('pg_catalog."C"' AS regcollation))
+        UNION ALL SELECT 'unique index ' || x.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+        JOIN pg_namespace n ON n.oid = x.relnamespace
+        WHERE n.nspname = ? AND i.indisunique AND i.indisvalid AND i.indpred IS NULL""",
+        (schema, schema),
     )
     return {name for (name,) in found.fetchall()}
 

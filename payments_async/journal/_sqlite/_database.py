@@ -317,6 +317,8 @@ class SqliteDatabase:
             if not version.number:
                 raise NotAJournal(f"{self._path}: the file is empty")
             check_up_to_date(version, self._steps, self.named)
+            if version.number == len(self._steps):
+                _opening.check_shape(connection, self._steps)
         except Exception:
             connection.close()
             raise

@@ -333,7 +333,7 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
     if found.number >= len(steps):
         todo = migration(found, steps)
         if found.number == len(steps):
-            _check_tables(connection, steps)
+            check_shape(connection, steps)
         return todo
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -380,16 +380,16 @@ def version_in(connection: sqlite3.Connection) -> Version:
     return Version(int(version), int(version) if oldest is None else int(oldest[0]))
 
 
-def _check_tables(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
-    """A file that lacks a column of its version is left alone."""
+def check_shape(connection: Connection, steps: Sequence[Step]) -> None:
+    """A file that lacks a column or a unique index of its version is left alone. Raises ``JournalCorrupt``."""
     lacking = _columns_after(tuple(steps)) - _columns(connection)
     if lacking:
-        raise JournalCorrupt(f"the journal has no {min(lacking)}, which one of version {len(steps)} has")
+        raise JournalCorrupt(f"the journal has no {min(lacking)} as version {len(steps)} makes it")
 
 
 @cache
 def _columns_after(steps: tuple[Step, ...]) -> set[str]:
-    """Every column of a journal that these steps made."""
+    """Every column and unique index of a journal that these steps made."""
     with closing(sqlite3.connect(":memory:")) as pattern:
         pattern.deserialize(_pattern(steps))
         return _columns(pattern)
@@ -403,12 +403,13 @@ def _pattern(steps: tuple[Step, ...]) -> bytes:
         return pattern.serialize()
 
 
-def _columns(connection: sqlite3.Connection) -> set[str]:
-    """Every column of every table, as ``table.column``."""
+def _columns(connection: Connection) -> set[str]:
+    """Every column of every table, as ``table.column``, and every unique index that is not of a table's own words."""
     found = connection.execute(
-        "SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+        """SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'
+        UNION ALL SELECT 'unique index ' || name FROM sqlite_master WHERE sql LIKE 'CREATE UNIQUE INDEX%'"""
     )
-    return {name for (name,) in found}
+    return {name for (name,) in found.fetchall()}
 
 
 def tables_of(connection: Connection) -> dict[str, TableShape]:
