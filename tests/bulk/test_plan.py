@@ -228,6 +228,20 @@ async def test_the_same_month_again_under_another_name(
         assert looked_at.is_clean
 
 
+@pytest.mark.parametrize("days", [10, -10])
+async def test_the_same_month_again_from_a_machine_whose_clock_is_wrong(
+    payments: PaymentsSession, tmp_path: Path, days: int
+) -> None:
+    """How long ago the other batch was paid is told by the clock of the journal's server, and not by this machine's."""
+    theirs = Testing(now=lambda: time.time() - days * 86_400)
+    async with SqliteJournal(tmp_path / "journal.sqlite", testing=theirs) as journal:
+        await sent(journal, "october", order(1), order(2))
+        again = [order(1, request_id="A"), order(2, request_id="B")]
+        made = await plan(payments, again, journal=journal, batch_id="other")
+    words = "2 of 2 orders pay whom batch october paid within the last hour"
+    assert [words] == [one.remedy[: len(words)] for one in made.concerns]
+
+
 @pytest.mark.parametrize(
     ("name", "is_asked"),
     [("payroll-oct-2026-corrected", True), ("Corrected payroll 2026 Oct", True), ("payroll-nov-2026-corrected", False)],

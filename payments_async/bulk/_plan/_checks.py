@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from calendar import month_abbr, month_name
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -274,7 +274,6 @@ class PriorOrders:
     _batch_id: str | None
     _recent: float
     _registered: RegisteredOrders | None = None
-    _clock: Callable[[], float] = time.time
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
     forgotten: Sequence[str] = attrs.field(init=False, default=())
@@ -314,6 +313,10 @@ class PriorOrders:
             return ()
         with closing(RegisteredOrders(folder, account_of(self._payments))) as registered:
             return registered.journals()
+
+    def _clock(self) -> float:
+        """Unix seconds by the clock that the journal's moments are of: this machine's may be days ahead of it."""
+        return time.time() if self._journal is None else self._journal.now()
 
     def seconds_since(self, moment: float) -> float:
         """How long ago that was, in Unix seconds."""

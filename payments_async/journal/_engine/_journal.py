@@ -247,6 +247,10 @@ class Journal:
         """Whether a commit is under way or waits, for a test that lets no time pass meanwhile."""
         return self._writer.is_busy
 
+    def now(self) -> float:
+        """Unix seconds by the clock of the journal's moments: in PostgreSQL the server's, as it was when last asked."""
+        return self._database.now()
+
     @property
     def journal_id(self) -> str:
         """Its identity while it is open, which a copy has as well."""
