@@ -107,6 +107,7 @@ class _ArchiveFile:
     def __init__(self, path: Path) -> None:
         self._busy = threading.Lock()  # whoever was cancelled closes it, and a thread may still be writing
         self._is_open = True
+        self._path, self._size = path, 0
         self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with suppress(OSError):  # not every system lets a folder be opened
             folder = os.open(path.parent, os.O_RDONLY)
@@ -116,14 +117,27 @@ class _ArchiveFile:
                 os.close(folder)
 
     def add(self, lines: Sequence[bytes]) -> None:
-        """Write lines, and return when they are on disk. They are whole by themselves, whatever follows."""
+        """Write lines, and return when they are on disk. They are whole by themselves, whatever follows.
+
+        Raises:
+            OSError: They cannot be written, or another program has removed, replaced or changed the file meanwhile.
+        """
         data = memoryview(gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0))
         with self._busy:
             if not self._is_open:
                 raise ValueError("the archive is closed")
+            self._check_there()
+            self._size += len(data)
             while data:
                 data = data[os.write(self._number, data) :]
             os.fsync(self._number)
+            self._check_there()
+
+    def _check_there(self) -> None:
+        """Raise ``OSError`` where the file of that name is another one, or holds something else, by its size."""
+        there = self._path.stat()
+        if not os.path.samestat(there, os.fstat(self._number)) or there.st_size != self._size:
+            raise OSError(f"another program has replaced or changed {self._path}: nothing more leaves for it")
 
     def close(self) -> None:
         """Let a line that is being written be whole, and close it."""

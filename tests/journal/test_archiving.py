@@ -626,6 +626,30 @@ async def test_an_archiving_that_is_cancelled_can_be_done_again(journal: Journal
     assert 400 == (await journal.progress()).counts[State.SUCCESSFUL]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["removed", "replaced", "emptied"])
+async def test_a_file_that_another_program_changes_meanwhile(
+    journal: Journal, clock: Clock, file: Path, how: str
+) -> None:
+    """Nothing more leaves for it: what did not leave before stays in the journal."""
+    await end(journal, 300)
+    clock.pass_(91 * DAY)
+
+    def change(_: int) -> None:
+        if how == "emptied":
+            file.write_bytes(b"")
+            return
+        file.unlink()
+        if how == "replaced":
+            file.write_bytes(b"theirs")
+
+    with pytest.raises(OSError, match=r"old\.jsonl\.gz"):
+        await archive_orders(journal, file, older_than=90 * DAY, **SIGNED, progress=change)
+    assert 50 == len([entry async for entry in journal.entries()])
+    done = await archive(journal, file.with_name("other.gz"))
+    assert (50, 0) == (done.orders, done.stayed)
+
+
 async def test_ids_in_other_letters_are_known_again(journal: Journal, clock: Clock, file: Path) -> None:
     """As a list may show them."""
     await end(journal, 1)
