@@ -15,7 +15,7 @@ _PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
 _PLAIN_PHONE = re.compile(r"\+?[0-9]{7,15}", re.ASCII)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 LONGEST_ID = 128  # the specification names no maximum; longer ones are surely a mistake
-_LONGEST_TEXT = 4096
+LONGEST_TEXT = 4096
 _PLAIN_ID = re.compile(rf"[!-~]{{1,{LONGEST_ID}}}", re.ASCII)
 # The usual order and the usual person, looked at as a whole; what has another look is looked at field by field.
 _PLAIN_IDS = re.compile("\n".join([_PLAIN_ID.pattern] * 5), re.ASCII)
@@ -306,7 +306,7 @@ def _is_plain(order: PayoutOrder | CollectionOrder, item_id: str, product_id: st
         (currency is None or (currency.__class__ is str and len(currency) == 3 and currency.isalpha()))
         and order.beneficiary.__class__ is Beneficiary
         and texts.isascii()
-        and len(texts) <= _LONGEST_TEXT
+        and len(texts) <= LONGEST_TEXT
         and _PLAIN_IDS.fullmatch(ids) is not None
     )
 
@@ -365,11 +365,11 @@ def _identifier(name: str, value: object) -> None:
 
 def _text(name: str, value: object) -> None:
     """It is nothing, or text that can be written as UTF-8 and is not too long."""
-    if value is None or (type(value) is str and value.isascii() and len(value) <= _LONGEST_TEXT):
+    if value is None or (type(value) is str and value.isascii() and len(value) <= LONGEST_TEXT):
         return  # the usual case, quickly
     text = check_instance(name, value, str, "text")
-    if len(text) > _LONGEST_TEXT:
-        raise ValueError(f"{name}: longer than {_LONGEST_TEXT} characters")
+    if len(text) > LONGEST_TEXT:
+        raise ValueError(f"{name}: longer than {LONGEST_TEXT} characters")
     if not _encodable(text):
         raise ValueError(f"{name}: contains half a character (a lone surrogate); re-encode it as UTF-8")
 

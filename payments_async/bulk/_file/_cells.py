@@ -8,14 +8,14 @@ from functools import lru_cache
 from types import ModuleType
 
 from payments_async._values.amounts import MAX_DIGITS as LONGEST_AMOUNT
+from payments_async._wire.orders import LONGEST_ID, LONGEST_TEXT
 from payments_async.bulk._problems import begins_formula
 
 RUINED = "ruined by a spreadsheet"
 AS_TEXT = "format the column as text in the spreadsheet, enter it again and export again"
-_LONGEST_ID = 128
 _LONGEST_NAME = 256
-_LONGEST_TEXT = 4096
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}", re.ASCII)
+PLAIN_ID = rf"[A-Za-z0-9][A-Za-z0-9_./:-]{{0,{LONGEST_ID - 1}}}"
+_PLAIN = re.compile(PLAIN_ID, re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ZERO_FRACTION = re.compile(r"[0-9]+[.,]0+", re.ASCII)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)*")
@@ -88,8 +88,8 @@ def read_identifier(text: str) -> str:
         raise Unusable("begins like a spreadsheet formula; write it without a sign = + - @ in front")
     if _CONTROL.search(text):
         raise Unusable("contains a line break or an unprintable character; remove it")
-    if len(text) > _LONGEST_ID:
-        raise Unusable(f"longer than {_LONGEST_ID} characters; shorten it")
+    if len(text) > LONGEST_ID:
+        raise Unusable(f"longer than {LONGEST_ID} characters; shorten it")
     return str(text)
 
 
@@ -131,8 +131,8 @@ def read_email(text: str) -> str:
 
 def read_text(text: str) -> str:
     """A message or metadata, kept exactly: it is data even where it looks like a formula."""
-    if len(text) > _LONGEST_TEXT:
-        raise Unusable(f"longer than {_LONGEST_TEXT} characters; perhaps a quotation mark is missing")
+    if len(text) > LONGEST_TEXT:
+        raise Unusable(f"longer than {LONGEST_TEXT} characters; perhaps a quotation mark is missing")
     return str(text)
 
 

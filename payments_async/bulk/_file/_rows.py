@@ -13,8 +13,9 @@ import attrs
 from payments_async._values.frozen import restored
 from payments_async._values.request_ids import request_id_for
 from payments_async._wire.kinds import PAYOUT_KINDS
-from payments_async._wire.orders import Beneficiary, PayoutOrder
+from payments_async._wire.orders import LONGEST_TEXT, Beneficiary, PayoutOrder
 from payments_async.bulk._file._cells import (
+    PLAIN_ID,
     SPOILED,
     Unusable,
     read_account,
@@ -53,20 +54,19 @@ def read_kind(text: str) -> str:
 
 # The usual row, looked at as a whole: each cell is as it is sent, and needs no other look. For a column that is not
 # filled stands something that is right there.
-_ID, _ACCOUNT = r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}", r"[A-Za-z0-9][A-Za-z0-9_/:-]{0,127}"
+_ACCOUNT = PLAIN_ID.replace(".", "")  # a point may be what a spreadsheet made of a number
 _USUAL = {
     "amount": ("1", r"[1-9][0-9]{0,14}"),
     "name": ("A", r"[A-Za-z][A-Za-z ]{0,199}"),
     "phone_number": ("+0000000", r"\+[0-9]{7,15}"),
     "email_address": ("a@a", r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}@[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*"),
     "currency": ("UGX", r"[A-Z]{3}"),
-    **dict.fromkeys(("request_id", "product_item_id", "product_id", "area"), ("0", _ID)),
+    **dict.fromkeys(("request_id", "product_item_id", "product_id", "area"), ("0", PLAIN_ID)),
     **dict.fromkeys(("account_number", "bank_code", "customer_reference"), ("0", _ACCOUNT)),
 }
 _LOOK = re.compile("\n".join(pattern for _, pattern in _USUAL.values()), re.ASCII)
 _STANDS_FOR = tuple((column, blank) for column, (blank, _) in _USUAL.items())
 _TEXTS = frozenset({str})
-_LONGEST_TEXT = 4096
 # Of each kind: the columns that a usual row fills, and those that it has no use for.
 _FILLED = {
     name: frozenset({"request_id", "amount", "name", "product_item_id", *columns}) for name, columns in _NEEDED.items()
@@ -137,7 +137,7 @@ class Rules:
 
     @is_usual.default
     def _looks_usual(self) -> bool:
-        return self.batch_id is None or re.fullmatch(_ID, self.batch_id, re.ASCII) is not None
+        return self.batch_id is None or re.fullmatch(PLAIN_ID, self.batch_id, re.ASCII) is not None
 
 
 @attrs.define
@@ -216,7 +216,7 @@ def _usual_row(cells: Mapping[str, str], rules: Rules) -> RowReading | None:
     if not (
         _TEXTS.issuperset(map(type, cells.values()))
         and (not rules.currency or currency == rules.currency)
-        and all(text.isascii() and len(text) <= _LONGEST_TEXT for text in (seen("message", ""), seen("metadata", "")))
+        and all(text.isascii() and len(text) <= LONGEST_TEXT for text in (seen("message", ""), seen("metadata", "")))
     ):
         return None
     del values["amount"]
