@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from payments_async._wire.orders import LONGEST_TEXT, Beneficiary, PayoutOrder
 from payments_async.bulk._file._cells import (
     PLAIN_ID,
     SPOILED,
+    NumberCell,
     Unusable,
     read_account,
     read_currency,
@@ -65,7 +67,8 @@ _USUAL = {
     **dict.fromkeys(("account_number", "bank_code", "customer_reference"), ("0", _ACCOUNT)),
 }
 _LOOK = re.compile("\n".join(pattern for _, pattern in _USUAL.values()), re.ASCII)
-_STANDS_FOR = tuple((column, blank) for column, (blank, _) in _USUAL.items())
+_BLANKS = {column: blank for column, (blank, _) in _USUAL.items()}
+_looked_at = itemgetter(*_USUAL)
 _TEXTS = frozenset({str})
 # Of each kind: the columns that a usual row fills, and those that it has no use for.
 _FILLED = {
@@ -209,14 +212,16 @@ def _usual_row(cells: Mapping[str, str], rules: Rules) -> RowReading | None:
     values = {**cells, "kind": kind}
     if phone is not None:
         values["phone_number"] = phone
-    seen = values.get
-    if _LOOK.fullmatch("\n".join([seen(column, blank) for column, blank in _STANDS_FOR])) is None:
+    if _LOOK.fullmatch("\n".join(_looked_at({**_BLANKS, **values}))) is None:
         return None
     currency = told("currency") or rules.currency
+    texts = told("message", "") + told("metadata", "")
+    types = [*map(type, cells.values())]
     if not (
-        _TEXTS.issuperset(map(type, cells.values()))
+        types.count(str) + (cells["amount"].__class__ is NumberCell) == len(types)
         and (not rules.currency or currency == rules.currency)
-        and all(text.isascii() and len(text) <= LONGEST_TEXT for text in (seen("message", ""), seen("metadata", "")))
+        and texts.isascii()
+        and len(texts) <= LONGEST_TEXT
     ):
         return None
     del values["amount"]
