@@ -364,25 +364,24 @@ class PayeeLedger(ExitStack):
         Args:
             most_each: What one payee may get, where there is a limit.
         """
-        too_much, two_names, two_accounts = _First(), _First(), _First()
-        for _, payee in self._payees():
-            total, line = payee.sums[_OWN], payee.lines[_OWN]
-            if total is None or line is None:
-                continue
-            if most_each is not None and total > most_each:
-                too_much.add(line)
-            if len(payee.names[_OWN]) > 1:
-                two_names.add(line)
-        for ours, _ in self._accounts():
-            if len(ours) > 1:
-                two_accounts.add(min(ours.values()))
-        for found, issue in (
-            (too_much, OrderIssue("amount", "", f"one payee gets more than the {most_each or 0:,f} allowed to each")),
-            (two_names, OrderIssue("name", "", _TWO_NAMES, blocks=False)),
-            (two_accounts, OrderIssue("name", "", _TWO_ACCOUNTS, blocks=False)),
+        limit = f"one payee gets more than the {most_each or 0:,f} allowed to each"
+        for lines, issue in (
+            (() if most_each is None else self._above(most_each), OrderIssue("amount", "", limit)),
+            (_of_several(self._by_payee, 0, 1), OrderIssue("name", "", _TWO_NAMES, blocks=False)),
+            (_of_several(self._by_name, 1, 0), OrderIssue("name", "", _TWO_ACCOUNTS, blocks=False)),
         ):
+            found = _First()
+            for line in lines:
+                found.add(line)
             if found.count:
                 yield issue, found.count, tuple(self._line(line)[0] for line in found.lines())
+
+    def _above(self, most: Decimal) -> Iterator[int]:
+        """The first lines of the payees of the batch that get more than that."""
+        for _, payee in self._payees():
+            total, line = payee.sums[_OWN], payee.lines[_OWN]
+            if total is not None and line is not None and total > most:
+                yield line
 
     def compared(self, other: str, change: Decimal) -> Comparison:
         """The batch against the other one.
@@ -477,6 +476,23 @@ def _kind_of(payee: _Paid, ratio: Decimal) -> tuple[ChangeKind | None, Decimal]:
     if difference > _EXACT.multiply(before, ratio):
         return "amount", _RATIO.divide(max(now, before), min(now, before))
     return None, Decimal(0)
+
+
+def _of_several(buckets: Buckets, one: int, other: int) -> Iterator[int]:
+    """The first lines of the payees of the batch that have several names, or of the names that have several payees.
+
+    Args:
+        one, other: Where a record has the payee or the name, and where the other of them.
+    """
+    for records in buckets.each():
+        firsts: dict[bytes, tuple[bytes, int]] = {}
+        several: dict[bytes, int] = {}
+        for record in _RECORD.iter_unpack(records):
+            if record[2] == _OWN:
+                first, line = firsts.setdefault(record[one], (record[other], record[3]))
+                if first != record[other]:
+                    several[record[one]] = line
+        yield from several.values()
 
 
 class _First:

@@ -421,12 +421,12 @@ class _Walk:
         self._tallies: defaultdict[tuple[str, str], list[Any]] = defaultdict(
             lambda: [0, Decimal(0)]
         )  # by kind and item
-        self._open = Share()
+        self._open_total = Decimal(0)
         self._left_out = BitSet()
         self._digest = hashlib.sha256(_VERSION)
         self._currencies: set[str] = set()
         self._ids = ids
-        self.number = self._recorded = self._rows_left_out = 0
+        self.number = self._recorded = self._open_count = self._rows_left_out = 0
 
     def take_file(self, batch: Batch) -> None:
         """Take what the reader of the file refused."""
@@ -467,10 +467,9 @@ class _Walk:
         found = list(self._catalogue.issues(order))
         found += filter(None, (bank_named(order), operator_fits(order), self._prior.issue(order, entry)))
         ours = self._account.currency
-        if order.currency and ours and currency_key(order.currency) != currency_key(ours):
-            found.append(
-                OrderIssue("currency", order.currency, f"the account is kept in {ours}; leave these orders out")
-            )
+        named = order.currency
+        if named and ours and named != ours and currency_key(named) != currency_key(ours):
+            found.append(OrderIssue("currency", named, f"the account is kept in {ours}; leave these orders out"))
         return found
 
     def _take_one(
@@ -498,7 +497,8 @@ class _Walk:
         tally[1] = _EXACT.add(tally[1], amount)
         self._recorded += self._prior.is_recorded(order, entry)
         if entry.state is State.PLANNED if entry is not None else not self._prior.has_left(order):
-            self._open = self._open.with_one(amount)
+            self._open_count += 1
+            self._open_total = _EXACT.add(self._open_total, amount)
         if order.currency:
             self._currencies.add(order.currency)
         self._digest.update(_digest_of(order))
@@ -541,11 +541,11 @@ class _Walk:
             duplicates=duplicates,
             left_out=self._left_out.count + (self._rows_left_out if self._skip_bad else 0),
             recorded=self._recorded,
-            open_count=self._open.count,
-            open_total=self._open.total,
+            open_count=self._open_count,
+            open_total=self._open_total,
             balance=self._account.balance,
             currency=self._account.currency or (self._currencies.pop() if len(self._currencies) == 1 else None),
-            seconds=math.ceil(self._open.count / speed),
+            seconds=math.ceil(self._open_count / speed),
             digest=self._digest.hexdigest(),
             guesses=self._guesses,
             columns=self._columns,
@@ -594,8 +594,8 @@ class _Walk:
             self._warnings.add_batch("journal", "", _UNLISTED.format(problem=self._prior.listed.problem))
         if self._prior.knows_nothing:
             self._warnings.add_batch("journal", "", _NOTHING_KNOWN)
-        if self._open.total > account.balance:
-            lacking = f"{self._open.total - account.balance:,f} {account.currency or ''}".strip()
+        if self._open_total > account.balance:
+            lacking = f"{self._open_total - account.balance:,f} {account.currency or ''}".strip()
             self._problems.add_batch("balance", "", f"{lacking} short of what is to be sent; fund the account first")
         held = 0 if run is None else run.total - run.archived
         if run is not None and run.ready and self._recorded < held:
