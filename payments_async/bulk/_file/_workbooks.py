@@ -99,9 +99,10 @@ def _started() -> subprocess.Popen[bytes]:
     if python is None:
         raise ValueError(_NO_PYTHON.format("this program comes without one"))
     try:
-        # -P: what lies in the current folder is not imported in place of a library
+        # -P: what lies in the current folder is not imported in place of a library. -S: nothing that other packages
+        # have each Python begin with is run, for it may write to our output; it is 3 ms less, too
         return subprocess.Popen(  # noqa: S603 - nothing of the command comes from outside
-            [python, "-P", str(_READER)],
+            [python, "-P", "-S", str(_READER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -12,10 +12,11 @@ from contextlib import ExitStack
 from decimal import Context, Decimal
 from typing import Literal, NamedTuple
 
+from payments_async._values.amounts import amount_text
 from payments_async._values.frozen import field, frozen
 from payments_async._values.masking import mask
 from payments_async._wire.kinds import KINDS as ORDER_KINDS
-from payments_async._wire.kinds import destination_of, item_of, reference_of
+from payments_async._wire.kinds import destination_of, item_of
 from payments_async._wire.orders import Order
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.bulk._problems import OrderIssue
@@ -60,8 +61,8 @@ def payee_of(order: Order) -> Payee:
 
     Salary and airtime for one telephone number are two destinations, and so is one number at two utilities.
     """
-    kind, reference = ORDER_KINDS[order.kind], reference_of(order)
-    number = reference
+    kind, destination = ORDER_KINDS[order.kind], destination_of(order)
+    number = reference = getattr(destination, kind.reference)
     if kind.reference == "phone_number":
         if not (number := reference.removeprefix("+")).isdecimal():
             number = "".join(filter(str.isdecimal, reference))
@@ -72,7 +73,7 @@ def payee_of(order: Order) -> Payee:
         case "product_item_id":
             key = f"{kind.name} {item_of(order)} {number}"
         case field:
-            key = f"{kind.name} {getattr(destination_of(order), field)} {number}"
+            key = f"{kind.name} {getattr(destination, field)} {number}"
     return Payee(key, mask(reference), reference)
 
 
@@ -275,7 +276,7 @@ class PayeeLedger(ExitStack):
 
     def _add(self, order: Order, payee: Payee, name: bytes, side: int, *about: str) -> bytes:
         key = _digest(payee.key)
-        record = _RECORD.pack(key, name, side, self._place, f"{order.amount:f}".encode())
+        record = _RECORD.pack(key, name, side, self._place, amount_text(order.amount).encode())
         self._by_payee.add(key[0], record)
         told = (order.request_id, payee.masked, *about, order.beneficiary.name, payee.reference)
         if not "".join(told).isprintable():
