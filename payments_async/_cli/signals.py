@@ -44,17 +44,24 @@ async def to_its_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 @contextmanager
-def on_signals(asked: Callable[[], object]) -> Iterator[None]:
-    """Call this instead of ending. Where there are no such handlers, Ctrl-C raises ``KeyboardInterrupt`` as ever."""
-    loop = asyncio.get_running_loop()
+def on_signals(asked: Callable[[], object], *, hung_up: Callable[[], object] | None = None) -> Iterator[None]:
+    """Call this instead of ending. Where there are no such handlers, Ctrl-C raises ``KeyboardInterrupt`` as ever.
+
+    Args:
+        hung_up: Called where the terminal was closed, which the system and a shell may both say; never under ``nohup``.
+            By default ``asked``.
+    """
+    loop, handlers = asyncio.get_running_loop(), dict.fromkeys(_NUMBERS, asked)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        handlers[signal.SIGHUP] = hung_up or asked
     with suppress(NotImplementedError, ValueError, RuntimeError):  # no such handlers there, or not in this thread
-        for number in _NUMBERS:
-            loop.add_signal_handler(number, asked)
+        for number, call in handlers.items():
+            loop.add_signal_handler(number, call)
     try:
         yield
     finally:
         with suppress(NotImplementedError, ValueError, RuntimeError):
-            for number in _NUMBERS:
+            for number in handlers:
                 loop.remove_signal_handler(number)
 
 
@@ -80,7 +87,10 @@ class Stop:
 
 @contextmanager
 def draining(screen: Screen) -> Iterator[Stop]:
-    """Take the signals: the first one drains, the second one breaks off this block and nothing around it."""
+    """Take the signals: the first one drains, the second one breaks off this block and nothing around it.
+
+    A terminal that is closed drains alone, however often that is said.
+    """
     stop, task = Stop(), asyncio.current_task()
     tell_always()
     tell = screen.say if screen.is_live else screen.note  # a live view draws around what the same console prints
@@ -93,7 +103,7 @@ def draining(screen: Screen) -> Iterator[Stop]:
             stop.is_hard = True
             task.cancel()
 
-    with on_signals(asked):
+    with on_signals(asked, hung_up=stop.drain.set):
         try:
             yield stop
         except asyncio.CancelledError:

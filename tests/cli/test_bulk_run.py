@@ -248,6 +248,22 @@ async def test_a_signal_drains_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
+async def test_a_terminal_that_is_closed_drains(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Also where the system and the shell both say so: nothing is broken off, and the same command goes on."""
+    sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.15)
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--concurrency", "4")
+    await until(lambda: len(sandbox.ledger) >= 8)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    out, _ = await asyncio.wait_for(process.communicate(), 120)
+    assert (5, True) == (process.returncode, len(sandbox.ledger) < ORDERS)
+    assert b"unknown" not in out.split(b"Outcome")[-1]
+    await sandbox_clear(sandbox)
+    assert 0 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")).status
+    assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+@pytest.mark.slow
 async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """What may have left is unknown then, never sent again, and found by its evidence."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=600)
