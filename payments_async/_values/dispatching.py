@@ -224,6 +224,7 @@ class Dispatcher(Generic[L]):
         self._workers: Workers[L] = Workers(tasks, self._work, most=policy.concurrency)
         self._room = policy.concurrency * _PER_HANDLER
         self._mine: set[int] = set()  # what is leased, and whose end is not written down
+        self._under_way: dict[int, L] = {}  # of these, those whose handlers run, within their lease
         self._ended = 0  # of these, those that all handlers have finished with
         self._finished: dict[int, list[str]] = {}  # of deliveries with several handlers, those that have finished
         self._claiming = asyncio.Lock()
@@ -320,8 +321,22 @@ class Dispatcher(Generic[L]):
     async def _watch(self) -> None:
         """Claim what is due, again and again."""
         while True:
+            await self._count_endless()
             await self.claim()
             await self._sleep(self._policy.poll)
+
+    async def _count_endless(self) -> None:
+        """Count a round of what outlives its lease: a handler goes on though it was cancelled, and holds its place."""
+        now = self._clock()
+        for leased in [one for one in self._under_way.values() if now >= one.until]:
+            del self._under_way[leased.id]
+            why = f"TimeoutError: it goes on though it was cancelled after {self._policy.timeout:g} s"
+            facts = {"delivery": leased.id, "error": why}
+            self._log.error("a handler does not end: delivery %s: %s", *facts.values(), extra=facts)
+            try:
+                await self.again(leased, f"a handler that does not end: {why}")
+            except Exception as error:  # noqa: BLE001 - it is told of, and another process may have the delivery
+                self._tell_trouble("a round cannot be counted", error)
 
     async def _give_back(self) -> None:
         try:
@@ -338,6 +353,7 @@ class Dispatcher(Generic[L]):
         is_over = True  # for us
         try:
             if self.is_open and self._clock() < leased.until - self._policy.timeout:
+                self._under_way[leased.id] = leased
                 failures = await self._queue.run(leased)
                 if failures:
                     await self._failed(leased, failures)
@@ -349,6 +365,7 @@ class Dispatcher(Generic[L]):
             facts = {"delivery": leased.id, "error": error_text(error)}
             self._log.error("the outcome of a delivery could not be recorded: %s: %s", *facts.values(), extra=facts)
         finally:
+            self._under_way.pop(leased.id, None)
             if is_over:
                 self._mine.discard(leased.id)
             if self._finished:

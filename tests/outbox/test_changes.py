@@ -301,6 +301,33 @@ async def test_a_handler_that_hangs_is_cancelled_when_its_time_is_over(journal: 
     assert re.fullmatch(r"hangs: TimeoutError in test_changes\.py:\d+: not done within 0\.01 s", error or ""), error
 
 
+async def test_a_handler_that_lets_nothing_end_it(journal: SqliteJournal, caplog: pytest.LogCaptureFixture) -> None:
+    """It holds its place, so others wait: the log says so, and its change counts as one whose handler fails."""
+    policy, mended = attrs.evolve(QUICK, timeout=0.01, concurrency=1), asyncio.Event()
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=policy), list[str]()
+
+    @dispatcher.on(State.ACCEPTED)
+    async def endless(entry: Entry) -> None:
+        while not mended.is_set():
+            try:
+                await mended.wait()
+            except asyncio.CancelledError:  # as a bare `except:` around a call that is tried again takes it
+                continue
+        told.append(entry.request_id)
+
+    async def is_failing() -> bool:
+        return (await journal.change_backlog(SHOP)).failing == 1
+
+    async with running(dispatcher):
+        await found(journal, [1, 2])
+        await until(is_failing)
+        assert [] == told
+        assert "a handler does not end" in caplog.text
+        mended.set()
+        await over(journal)
+    assert {request_id(1), request_id(2)} == set(told)
+
+
 async def test_no_more_handlers_run_at_once_than_are_allowed(journal: SqliteJournal) -> None:
     """Also where two hear of the same change."""
     dispatcher = ChangeHandlers(journal, SHOP, policy=attrs.evolve(QUICK, concurrency=3))
