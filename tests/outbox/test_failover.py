@@ -15,8 +15,8 @@ from journal.postgres import OwnServer, place_for
 from nested import for_journal
 from outbox.desks import A_MINUTE, Desk, until
 
-from payments_async.bulk import ReconcileSettings, lift_quarantine, reconcile
-from payments_async.journal import Journal, PostgresJournal
+from payments_async.bulk import ReconcileSettings, lift_quarantine, reconcile, send_again_all
+from payments_async.journal import Journal, PostgresJournal, State
 from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Sandbox
 
@@ -71,12 +71,13 @@ async def lose_some(primary: OwnServer, standby: OwnServer, here: Desk) -> None:
     """Have the standby lag behind by many orders, and the server die."""
 
     async def are_carried_out(count: int) -> None:
+        assert count < COUNT
         while len(here.sandbox.ledger) < count:  # noqa: ASYNC110 - the service has no event to wait for
             await asyncio.sleep(0.01)
 
+    receiver = await asyncio.to_thread(receiver_of, standby)  # before, for meanwhile all of them are carried out
     await here.outbox.put_batch("salaries", [payout(number) for number in range(COUNT)])
     await are_carried_out(SOME)
-    receiver = await asyncio.to_thread(receiver_of, standby)
     os.kill(receiver, signal.SIGSTOP)
     await are_carried_out(len(here.sandbox.ledger) + SOME)
     await asyncio.to_thread(primary.stop, "immediate")
@@ -84,7 +85,11 @@ async def lose_some(primary: OwnServer, standby: OwnServer, here: Desk) -> None:
 
 
 async def end_well(here: Desk) -> None:
-    """Nothing of the batch is sent before it was looked for; then the rest is, and each is carried out once."""
+    """Nothing of the batch is sent before it was looked for; then the rest is, and each is carried out once.
+
+    Where the server died between a permit and its answer the order never left, and the standby may know the permit: no
+    list shows such an order, and a person has it sent.
+    """
     assert SOME < len(here.executions()) < COUNT
     await until(lambda: _is_quarantined(here.journal), True)
     sent = here.executions()
@@ -92,8 +97,12 @@ async def end_well(here: Desk) -> None:
     assert [*sent, payout(COUNT).request_id] == here.executions()
     await reconcile(here.payments, here.journal, settings=ReconcileSettings(grace=0.0, interval=0.0))
     assert 1 == await lift_quarantine(here.journal, "salaries", "Ann", "looked for")
+    await until(lambda: _in_hand(here), 0)
+    parked = [entry.request_id async for entry in here.journal.entries("salaries", State.PARKED)]
+    assert set(parked).isdisjoint(here.executions())
+    await send_again_all(here.journal, parked, "Ann", "in no list of the service")
     await until(lambda: _count(here), COUNT + 1)
-    await until(lambda: _open(here), 0)
+    await until(lambda: _in_hand(here), 0)
     await here.check(COUNT + 1)
 
 
@@ -101,9 +110,9 @@ async def _is_quarantined(journal: Journal) -> bool:
     return bool((await journal.run("salaries")).quarantined)
 
 
-async def _open(here: Desk) -> int:
-    """How many orders are neither accepted nor at their end."""
-    return sum([(await here.states()).get(state, 0) for state in ("planned", "sending", "unknown", "parked")])
+async def _in_hand(here: Desk) -> int:
+    """How many orders are neither accepted, nor at their end, nor parked."""
+    return sum([(await here.states()).get(state, 0) for state in ("planned", "sending", "unknown")])
 
 
 async def _count(here: Desk) -> int:
