@@ -264,6 +264,7 @@ class Dispatcher(Generic[L]):
             await self._ends.flush()  # those whose end was being written when time was over
             await self._give_back()
         self._mine.clear()
+        self._under_way.clear()
         self._finished.clear()
         self._ended = 0
 
@@ -326,11 +327,14 @@ class Dispatcher(Generic[L]):
             await self._sleep(self._policy.poll)
 
     async def _count_endless(self) -> None:
-        """Count a round of what outlives its lease: a handler goes on though it was cancelled, and holds its place."""
+        """Count a round of what has come to no end within its lease.
+
+        A handler goes on though it was cancelled, and holds its place; or it has cancelled the task that it runs in.
+        """
         now = self._clock()
         for leased in [one for one in self._under_way.values() if now >= one.until]:
             del self._under_way[leased.id]
-            why = f"TimeoutError: it goes on though it was cancelled after {self._policy.timeout:g} s"
+            why = f"TimeoutError: no end within {self._policy.lease:g} s, though it was cancelled"
             facts = {"delivery": leased.id, "error": why}
             self._log.error("a handler does not end: delivery %s: %s", *facts.values(), extra=facts)
             try:
@@ -355,6 +359,7 @@ class Dispatcher(Generic[L]):
             if self.is_open and self._clock() < leased.until - self._policy.timeout:
                 self._under_way[leased.id] = leased
                 failures = await self._queue.run(leased)
+                self._under_way.pop(leased.id, None)
                 if failures:
                     await self._failed(leased, failures)
                 elif failures is not None:
@@ -362,10 +367,10 @@ class Dispatcher(Generic[L]):
                     self._ended += 1
                     self._ends.note_handled(leased.id)
         except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
+            self._under_way.pop(leased.id, None)
             facts = {"delivery": leased.id, "error": error_text(error)}
             self._log.error("the outcome of a delivery could not be recorded: %s: %s", *facts.values(), extra=facts)
         finally:
-            self._under_way.pop(leased.id, None)
             if is_over:
                 self._mine.discard(leased.id)
             if self._finished:

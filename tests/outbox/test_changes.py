@@ -328,6 +328,24 @@ async def test_a_handler_that_lets_nothing_end_it(journal: SqliteJournal, caplog
     assert {request_id(1), request_id(2)} == set(told)
 
 
+async def test_a_handler_that_cancels_the_task_it_runs_in(journal: SqliteJournal) -> None:
+    """Each time is a round that failed, and the last one leaves a dead letter; another change is told meanwhile."""
+    dispatcher, told = ChangeHandlers(journal, SHOP, policy=attrs.evolve(QUICK, timeout=0.01)), Told()
+
+    @dispatcher.on(State.ACCEPTED, when=lambda entry: entry.request_id == request_id(1))
+    async def ends_itself(entry: Entry) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    dispatcher.on(State.ACCEPTED, when=lambda entry: entry.request_id != request_id(1))(told)
+    async with running(dispatcher):
+        await found(journal, [1, 2])
+        await over(journal, dead=1)
+    assert [request_id(2)] == [entry.request_id for entry in told.entries]
+
+
 async def test_no_more_handlers_run_at_once_than_are_allowed(journal: SqliteJournal) -> None:
     """Also where two hear of the same change."""
     dispatcher = ChangeHandlers(journal, SHOP, policy=attrs.evolve(QUICK, concurrency=3))
