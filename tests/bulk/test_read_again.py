@@ -150,6 +150,15 @@ def test_a_row_that_looks_usual_is_read_as_cell_by_cell(cells: dict[str, str], r
     event(f"usual: {_agreed(cells, rules)}")
 
 
+@pytest.mark.parametrize("column", ["amount", "phone_number"])
+def test_an_amount_or_a_telephone_number_may_be_a_number_in_the_workbook(column: str) -> None:
+    """As most workbooks have amounts. The row is read by one look, for cell by cell takes three times as long."""
+    cells = {name: cell for name, cell in row(request_id="R-1").items() if cell}
+    cells[column] = NumberCell(cells[column].removeprefix("+"))
+    rules = Rules(kind=None, currency=None, batch_id="b", derive_request_ids=False, phone=PhoneReader("UG"))
+    assert _agreed(cells, rules)
+
+
 def test_a_row_with_one_cell_that_is_another_is_read_as_cell_by_cell() -> None:
     """Each cell that is just right, or just wrong; and each that is empty."""
     phone, seen = PhoneReader("UG"), {True: 0, False: 0}

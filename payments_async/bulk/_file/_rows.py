@@ -217,8 +217,9 @@ def _usual_row(cells: Mapping[str, str], rules: Rules) -> RowReading | None:
     currency = told("currency") or rules.currency
     texts = told("message", "") + told("metadata", "")
     types = [*map(type, cells.values())]
+    numbers = (cells["amount"].__class__ is NumberCell) + (number.__class__ is NumberCell)  # these two may be
     if not (
-        types.count(str) + (cells["amount"].__class__ is NumberCell) == len(types)
+        types.count(str) + numbers == len(types)
         and (not rules.currency or currency == rules.currency)
         and texts.isascii()
         and len(texts) <= LONGEST_TEXT
