@@ -109,16 +109,18 @@ class Catalogue:
             if key not in self._known:
                 self._known[key] = await self._rule_of(*key)
 
-    def issues(self, order: PayoutOrder) -> Iterator[OrderIssue]:
+    def issues(self, order: PayoutOrder) -> list[OrderIssue]:
         """What the catalogue says against an order."""
         item = order.product_item_id
         rule = self._known[item, order.product_id]
-        yield from rule.issues
+        found = [*rule.issues]
         if rule.price is not None and order.amount != rule.price:
-            yield OrderIssue("amount", f"{order.amount:f}", f"{item} costs exactly {rule.price:f}; correct the amount")
+            remedy = f"{item} costs exactly {rule.price:f}; correct the amount"
+            found.append(OrderIssue("amount", f"{order.amount:f}", remedy))
         if rule.pattern is not None and not _resembles(rule.pattern, reference_of(order)):
             remedy = f"does not look as {item} says its customers' references do; check a few, it may be its mistake"
-            yield OrderIssue("destination", "", remedy, blocks=False)
+            found.append(OrderIssue("destination", "", remedy, blocks=False))
+        return found
 
     async def _rule_of(self, item_id: str, product_id: str | None) -> _ItemRule:
         """What the lists of products and items say of all orders of one item."""

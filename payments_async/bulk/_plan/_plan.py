@@ -464,7 +464,7 @@ class _Walk:
 
     def _issues(self, order: PayoutOrder, entry: Entry | None) -> list[OrderIssue]:
         """What speaks against a new order, or for a second look."""
-        found = list(self._catalogue.issues(order))
+        found = self._catalogue.issues(order)
         found += filter(None, (bank_named(order), operator_fits(order), self._prior.issue(order, entry)))
         ours = self._account.currency
         named = order.currency
