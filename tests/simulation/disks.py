@@ -60,6 +60,13 @@ class Disk:
         self._own_connections()
         self._own_files()
 
+    def real(self, file: Any) -> str:
+        """Where a file lies, which is open or has a name; a database may be named by a URI. Nothing here is a link."""
+        name = f"/proc/self/fd/{file}" if isinstance(file, int) else os.fspath(file)
+        if name.startswith("file:"):
+            name = unquote(urlsplit(name).path)
+        return name if name.startswith(f"{self._folder}/") else os.path.realpath(name)
+
     # --- trouble
 
     def strikes_now(self, path: str, *, fills: bool) -> bool:
@@ -149,7 +156,7 @@ class Disk:
             _disk = disk
 
         def connected(database: Any, *args: Any, **options: Any) -> sqlite3.Connection:
-            path = os.path.realpath(_file_of(database)) if database != ":memory:" else ""
+            path = disk.real(database)
             if disk.strikes_now(path, fills=False):
                 raise disk.failure()
             made: sqlite3.Connection = connect(database, *args, **({"factory": Failing} | options))
@@ -166,7 +173,7 @@ class Disk:
 
         class Small(io.FileIO):
             def write(self, data: Any, /) -> int:
-                path = os.path.realpath(str(self.name))
+                path = disk.real(self.name)
                 disk._check(path, fills=True)
                 disk.written(path)
                 return super().write(data)
@@ -177,7 +184,7 @@ class Disk:
         def done(*args: Any, **options: Any) -> Any:
             if CURRENT.get() is None:
                 return does(*args, **options)
-            path = _path_of(args[1] if name in ("link", "rename", "replace") else args[0])
+            path = self.real(args[1] if name in ("link", "rename", "replace") else args[0])
             self._check(path, fills=name in _FILLS)
             result = does(*args, **options)
             if name == "fsync":
@@ -193,7 +200,7 @@ class Disk:
         def done(path: Any, flags: int, *args: Any, **options: Any) -> int:
             if CURRENT.get() is None or isinstance(path, int):
                 return does(path, flags, *args, **options)
-            place = _path_of(path)
+            place = self.real(path)
             is_new = bool(flags & os.O_CREAT) and not os.path.lexists(place)
             self._check(place, fills=is_new)
             number = does(path, flags, *args, **options)
@@ -206,7 +213,7 @@ class Disk:
     def _read_by(self, does: Callable[..., Any]) -> Callable[..., Any]:
         def done(file: Any, *args: Any, **options: Any) -> Any:
             if self.share and not isinstance(file, int):
-                self._check(_path_of(file), fills=False)
+                self._check(self.real(file), fills=False)
             return does(file, *args, **options)
 
         return done
@@ -219,7 +226,7 @@ class _Connection(sqlite3.Connection):
     _level = _FULL
 
     def __init__(self, database: Any, *args: Any, **options: Any) -> None:
-        self._place = os.path.realpath(database) if database != ":memory:" else ""
+        self._place = self._disk.real(database)
         super().__init__(database, *args, **options)
 
     def execute(self, sql: str, /, *args: Any) -> Any:
@@ -272,16 +279,6 @@ class _Closed:
 
     def __exit__(self, *_: object) -> None:
         pass
-
-
-def _file_of(database: Any) -> str:
-    """Where a database lies that may be named by a URI."""
-    name = os.fspath(database)
-    return unquote(urlsplit(name).path) if name.startswith("file:") else name
-
-
-def _path_of(file: Any) -> str:
-    return os.path.realpath(f"/proc/self/fd/{file}" if isinstance(file, int) else os.fspath(file))
 
 
 def _read(path: str) -> bytes:
