@@ -70,7 +70,7 @@ GUARDS: Mapping[str, Plan] = {
     ),
     "parks-by-an-uncounted-list": Plan(seed=0, orders=6, grace=30.0, faults=("lost_before", "no_total")),
     "list-moves-what-is-being-sent": Plan(
-        seed=0, orders=30, grace=30.0, faults=("lost_after", "notify_lost", "slow", "slow_line", "truncated")
+        seed=18, orders=30, grace=30.0, faults=("lost_after", "notify_lost", "slow", "slow_line", "truncated")
     ),
     "gap-filled-by-what-a-person-did": Plan(
         seed=4, orders=30, trouble=300.0, faults=("slow_line", "put_back", "cancels"),
