@@ -75,6 +75,7 @@ class Judge:
     def __init__(self, world: World) -> None:
         self._world = world
         self._ledger = world.sandbox.ledger
+        self._carried_out = self._ledger._rows  # whose length is asked for after every turn
         self._deliveries = world.sandbox._service.notifier.deliveries
         self.rows: dict[str, Row] = {}
         self.waits_for_a_person = True
@@ -89,10 +90,14 @@ class Judge:
     # --- after every turn
 
     def after_turn(self) -> None:
+        """Look at the service, unless nothing happened there, as in most turns."""
+        length = len(self._carried_out)
+        if not (length == self._seen == len(self._listed_at) and len(self._deliveries) == self._delivered):
+            self._look_at_the_service(length)
+
+    def _look_at_the_service(self, length: int) -> None:
         """Each order was carried out once at most; the receiver may die right after a 200."""
-        world = self._world
-        ledger = self._ledger
-        length = len(ledger)
+        world, ledger = self._world, self._ledger
         if len(self._listed_at) != length:
             young = world.sandbox._service._young
             listed = young[0][0] if young else length

@@ -59,6 +59,7 @@ _LOOKS = 12  # of the judge, while there is trouble
 _MOMENT = 20.0  # seconds between two of its looks afterwards
 _CHANGE = 0.2  # of the moments at which a checker may change their mind, at how many they look
 _SOON = 200.0  # seconds after the last fault; then it looks less often
+_QUIET = 4.0  # ... how much less often batches are offered again
 
 
 class HandlerFails(Exception):
@@ -115,6 +116,7 @@ class World:
     _born: int = 0
     _busy_until: float = 0.0  # until then something is done to a process, or it has just begun
     is_calm: bool = False
+    is_quiet: bool = False
 
     # --- the whole of it
 
@@ -152,6 +154,7 @@ class World:
             await asyncio.sleep(_MOMENT if self.loop.time() < calm_since + _SOON else 3 * _MOMENT)
             calm_for = self.loop.time() - calm_since
             if calm_for >= _SOON:  # what is left waits for a time of grace, or for a list
+                self.is_quiet = True
                 _slow_down(calm=4 + max(calm_for, self.machine.extra) / 500.0)
             for number in range(self.plan.processes):
                 self.live(number)
@@ -170,6 +173,10 @@ class World:
         text = " ".join(str(word) for word in words[bool(who) :] if word != "")
         self.loop.note(who, text)
         self.line.append((self.loop.time(), who, text))
+
+    def pause(self, seconds: float) -> float:
+        """How long an application waits until it offers its batch again: longer, once it is quiet."""
+        return seconds * (_QUIET if self.is_quiet else 1.0)
 
     def has(self, fault: str) -> bool:
         """Whether a fault exists in this world."""
@@ -449,7 +456,7 @@ class World:
             else:
                 self.promised.update(order.request_id for order in orders)
                 return
-            await asyncio.sleep(5.0)
+            await asyncio.sleep(self.pause(5.0))
 
     async def _person(self) -> None:
         """A person who knows the truth: what the service has not carried out is sent again, the rest stays parked."""
@@ -491,9 +498,11 @@ class World:
 
     async def _checker(self) -> None:
         """Another person, who approves."""
+        was_asked = False
         while self.has("approves"):
             await asyncio.sleep(60.0 if self.is_calm else 5.0)
-            may_change = self.machine.has_forgotten or (self.has("withdraws") and not self.is_calm)
+            was_asked = was_asked or self.is_asked
+            may_change = self.machine.has_forgotten or (was_asked and self.has("withdraws") and not self.is_calm)
             is_due = may_change and (self.is_calm or self.loop.chance.random() < _CHANGE)
             if not self.is_asked and not is_due:
                 continue  # to open a journal for nothing would take a fifth of all time
@@ -579,7 +588,7 @@ class World:
                 except JournalError:
                     if self._knows(orders):
                         break
-                await asyncio.sleep(30.0)
+                await asyncio.sleep(self.pause(30.0))
             self.say(self.lives.get(self.plan.applications + which), "is through")
             await asyncio.Event().wait()
 

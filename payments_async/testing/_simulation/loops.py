@@ -50,6 +50,29 @@ class SimulatedTask(asyncio.Task):  # type: ignore[type-arg]
         return self._number
 
 
+class _Handle(asyncio.Handle):
+    """A handle that is made in one step: most of what a loop does is to make some."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: Any, context: contextvars.Context | None) -> None:
+        self._callback, self._args, self._loop = callback, args, loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """The same with a moment."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: contextvars.Context | None) -> None:
+        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]
+        self._when = when
+        self._scheduled = False
+
+
 class SimulatedLoop(base_events.BaseEventLoop):
     """Runs callbacks one by one, in a sequence that the seed draws, and lets time pass when nothing is due.
 
@@ -106,7 +129,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
         process = CURRENT.get()
         if process is None or not process.clocks:
             return 0.0
-        return float(sum(getattr(clocks, clock) for clocks in process.clocks))
+        difference = 0.0
+        for clocks in process.clocks:
+            difference += getattr(clocks, clock)
+        return difference
 
     # what the base class asks for
 
@@ -118,7 +144,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Ask for a callback in the next turn."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -126,7 +152,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Ask for a callback at a moment; those of one moment keep their sequence."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._asked), timer))
         return timer
 
@@ -189,8 +215,11 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def _run_once(self) -> None:
         self._let_time_pass()
-        turn, self._ready = self._ready, deque()
-        self._turn.extend(self._shuffled(turn))
+        if len(self._ready) > 1:
+            turn, self._ready = self._ready, deque()
+            self._turn.extend(self._shuffled(turn))
+        else:  # as in most turns
+            self._turn, self._ready = self._ready, self._turn
         self._run_turn()
 
     def _run_turn(self) -> None:
@@ -199,7 +228,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
             if handle._cancelled:
                 continue
             process: Process | None = handle._context.get(CURRENT)  # type: ignore[attr-defined]
-            if process is None or not (process.is_dead or process.is_stopped or process.dies_at("step")):
+            if process is None or not (
+                process.is_dead or process.is_stopped or (process.doom is not None and process.dies_at("step"))
+            ):
                 self.steps += 1
                 handle._run()
             elif not process.is_dead:
@@ -210,7 +241,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def _let_time_pass(self) -> None:
         """Until the next timer where nothing else is due."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
         if not self._ready and not self._stopping:
             if not timers:
@@ -218,7 +249,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
             self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
             _, _, timer = heapq.heappop(timers)
-            if not timer.cancelled():
+            if not timer._cancelled:
                 self._ready.append(timer)
 
     def _shuffled(self, turn: deque[asyncio.Handle]) -> Iterable[asyncio.Handle]:
