@@ -401,16 +401,16 @@ class Machine:
     async def _lift(self, payments: PaymentsSession, journal: Journal, batch_id: str) -> None:
         await reconcile(payments, journal, batch_id)
         try:
-            lifted = await lift_quarantine(journal, batch_id, ANN.who, "reconcile said so")
+            try:
+                lifted = await lift_quarantine(journal, batch_id, ANN.who, "reconcile said so")
+            except NotLookedFor:
+                planned = [entry.request_id async for entry in journal.entries(batch_id, State.PLANNED)]
+                if not planned or not self.knows_all or any(map(self._world.sandbox.executions, planned)):
+                    return
+                lifted = await lift_quarantine(journal, batch_id, ANN.who, "the statement", request_ids=planned)
         except NotApproved:
             self._world.is_asked = True
             raise
-        except NotLookedFor:
-            planned = [entry.request_id async for entry in journal.entries(batch_id, State.PLANNED)]
-            if planned and self.knows_all and not any(map(self._world.sandbox.executions, planned)):
-                lifted = await lift_quarantine(journal, batch_id, ANN.who, "the statement", request_ids=planned)
-            else:
-                return
         self._world.say("a person lifts the quarantine of", batch_id, lifted)
 
     async def wait_to_put(self, request_id: str) -> None:
