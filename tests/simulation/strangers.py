@@ -229,7 +229,7 @@ class Elsewhere:
     shown: set[str] = attrs.field(factory=set)
     done_at: float = 0.0
     asleep_at: float = float("inf")
-    woken_at: float = float("inf")
+    woken_at: float = float("-inf")
 
     @property
     def _exists(self) -> bool:
@@ -336,6 +336,6 @@ class Elsewhere:
 
     def wakes(self) -> None:
         """This machine wakes: where it slept for long enough, what is listed by now is to be found in the list."""
-        if self.world.loop.now - self.asleep_at > _NOTICED:
-            self.woken_at = min(self.woken_at, self.world.loop.now)
+        if self.world.loop.now - self.asleep_at > _NOTICED and self.woken_at < 0.0:
+            self.woken_at = self.world.loop.now
         self.asleep_at = float("inf")

@@ -258,6 +258,7 @@ class World:
         self._born += 1
         batch = number - self.plan.applications
         process = self.lives[number] = Process(self.loop, f"{'app' if batch < 0 else 'batch'}-{number}.{self._born}")
+        self.outboxes.pop(number, None)  # of a life that was killed: nothing can close it
         self.machine.bear(process, number)
         self.say(process, "start")
         self._busy_until = max(self._busy_until, self.loop.time() + 30.0)
