@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sqlite3
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 from bulk.files import row, write_csv
-from cli.commands import Run, started
+from cli.commands import Run, started, surroundings
 from cli.forks import Started
 
 from payments_async import PayoutOrder
@@ -248,15 +249,24 @@ async def test_a_signal_drains_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
-async def test_a_terminal_that_is_closed_drains(run: Run, sandbox: Sandbox, payroll: str) -> None:
-    """Also where the system and the shell both say so: nothing is broken off, and the same command goes on."""
+@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "nohup"])
+async def test_a_terminal_that_is_closed_drains(run: Run, sandbox: Sandbox, payroll: str, is_heard: bool) -> None:
+    """Also where the system and the shell both say so: nothing is broken off, and the same command goes on.
+
+    Under ``nohup``, which has programs ignore it, nothing ends.
+    """
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.15)
-    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--concurrency", "4")
+    command = (sys.executable, "-m", "payments_async", "bulk", "run", payroll, *SENT, "--yes", "--new-journal")
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL if is_heard else signal.SIG_IGN)  # what a program begins with
+    process = await asyncio.create_subprocess_exec(
+        *command, "--concurrency", "4", env=surroundings(sandbox, {}), stdout=asyncio.subprocess.PIPE
+    )
+    signal.signal(signal.SIGHUP, before)
     await until(lambda: len(sandbox.ledger) >= 8)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGHUP)
     out, _ = await asyncio.wait_for(process.communicate(), 120)
-    assert (5, True) == (process.returncode, len(sandbox.ledger) < ORDERS)
+    assert ((5, True) if is_heard else (0, False)) == (process.returncode, len(sandbox.ledger) < ORDERS)
     assert b"unknown" not in out.split(b"Outcome")[-1]
     await sandbox_clear(sandbox)
     assert 0 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")).status
