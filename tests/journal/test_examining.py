@@ -207,6 +207,15 @@ async def test_a_journal_that_was_restored(home: Home, tmp_path: Path) -> None:
     assert (await copy_journal(again, SqliteJournal(tmp_path / "new.db"))).rows["outbox"] == 3
 
 
+async def test_batches_that_another_program_deletes(kept: Kept) -> None:
+    """An order that is left of one is named."""
+    async with kept.unopened as journal:
+        await loaded(journal)
+        kept.do("DELETE FROM run")
+        with pytest.raises(JournalCorrupt, match=f"has lost the batch of order {order(0).request_id}"):
+            [entry async for entry in journal.entries()]
+
+
 async def test_a_damaged_journal_goes_nowhere(kept: Kept, tmp_path: Path) -> None:
     """What is wrong in it would be wrong in the new place, and nobody would know since when."""
     async with kept.unopened as journal:

@@ -831,7 +831,13 @@ def oldest(connection: Connection, outbox: str, now: float) -> Mapping[State, fl
 def _entries_in(connection: Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Entry]:
     """Rows of ``COLUMNS`` as entries. What lies beside them is read at once; each entry is made when it is its turn."""
     names, doubts = _batches(connection), doubts_about(connection, rows)
-    return (entry_of(row, names[run_of(row.id)], doubts.get(row.request_id, NO_DOUBTS)) for row in map(row_of, rows))
+
+    def named(row: Row) -> str:
+        if (name := names.get(run_of(row.id))) is None:
+            raise JournalCorrupt(f"the journal has lost the batch of order {row.request_id}")
+        return name
+
+    return (entry_of(row, named(row), doubts.get(row.request_id, NO_DOUBTS)) for row in map(row_of, rows))
 
 
 def doubts_about(connection: Connection, rows: Sequence[Sequence[Any]]) -> Mapping[str, Doubts]:
