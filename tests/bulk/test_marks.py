@@ -57,8 +57,11 @@ async def test_a_process_that_stands_still_once_it_has_marked_an_order(
     monkeypatch.setattr(_departures, "mount_of", lambda _: (Path("/"), "ext4"))
     state = tmp_path / "state"
 
+    stood_still = False
+
     def clock() -> float:
-        stood_still = (state / "departures").is_dir() and marks(state) > 0
+        nonlocal stood_still
+        stood_still = stood_still or ((state / "departures").is_dir() and marks(state) > 0)  # and never goes back
         return time.monotonic() + (3600.0 if stood_still else 0.0)
 
     async with (
