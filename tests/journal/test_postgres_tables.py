@@ -72,6 +72,17 @@ async def test_texts_compare_byte_by_byte(home: Home) -> None:
     )
 
 
+async def damaged(damage: str) -> PostgresJournal:
+    """A journal that is not open, of whose tables a statement changed something."""
+    schema = postgres.one_schema()
+    journal = PostgresJournal(postgres.dsn(), schema=schema)
+    async with journal:
+        pass
+    with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
+        connection.execute(damage.encode())
+    return journal
+
+
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
@@ -84,12 +95,7 @@ async def test_texts_compare_byte_by_byte(home: Home) -> None:
 )
 async def test_tables_that_are_none_of_ours(damage: str, error: type[Exception]) -> None:
     """Are left alone."""
-    schema = postgres.one_schema()
-    journal = PostgresJournal(postgres.dsn(), schema=schema)
-    async with journal:
-        pass
-    with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
-        connection.execute(damage.encode())
+    journal = await damaged(damage)
     with pytest.raises(error):
         await journal.__aenter__()
 
@@ -104,12 +110,7 @@ async def test_tables_that_are_none_of_ours(damage: str, error: type[Exception])
 )
 async def test_tables_that_no_longer_tell_orders_apart(damage: str, words: str) -> None:
     """The journal is not opened, and ``check`` names what is not as it was made."""
-    schema = postgres.one_schema()
-    journal = PostgresJournal(postgres.dsn(), schema=schema)
-    async with journal:
-        pass
-    with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
-        connection.execute(damage.encode())
+    journal = await damaged(damage)
     for one in (journal.examine(), journal.__aenter__()):
         with pytest.raises(JournalCorrupt, match=words):
             await one
@@ -121,7 +122,7 @@ async def test_every_unique_index_is_known(home: Home) -> None:
         """SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
         WHERE i.indisunique AND c.relnamespace = current_schema()::regnamespace"""
     )
-    known = {name.removeprefix("unique index ") for name in _schema._columns_made() if name.startswith("unique index ")}
+    known = {name.removeprefix("unique index ") for name in _schema._shape_made() if name.startswith("unique index ")}
     assert known == {name for (name,) in found}
 
 

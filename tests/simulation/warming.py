@@ -15,5 +15,5 @@ def warm_up() -> None:
     """Import and make what each simulation would make at its first use; for a process that forks many."""
     importlib.import_module("payments_async.ipn._durable")
     codec._converter(Dialect().timezone).get_structure_hook(Transaction)
-    _opening._columns_after(_opening.STEPS)
+    _opening._shape_after(_opening.STEPS)
     Sandbox().app()

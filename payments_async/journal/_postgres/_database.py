@@ -765,7 +765,7 @@ class PostgresDatabase:
         with suppress(JournalError, psycopg.Error):
             connection = self._connected()
             try:
-                if _schema.columns_of(connection, self._schema):
+                if _schema.shape_of(connection, self._schema):
                     return _rights.lacking(connection, self._schema, self._ours)
             finally:
                 connection.close()

@@ -591,12 +591,12 @@ def migrate(
 
 def check_shape(connection: PgConnection, schema: str) -> None:
     """Tables that lack a column or a unique index of their version are left alone. Raises ``JournalCorrupt``."""
-    if lacking := _columns_made() - columns_of(connection, schema):
+    if lacking := _shape_made() - shape_of(connection, schema):
         raise JournalCorrupt(f"the journal has no {min(lacking)} as version {len(STEPS)} makes it")
 
 
 @cache
-def _columns_made() -> frozenset[str]:
+def _shape_made() -> frozenset[str]:
     """Every column that the steps leave, as ``table.column``, and every unique index."""
     made = "".join(_named(text, "made") for step in STEPS for text in step.statements)
     wanted = {f"{table}.{column}" for table, columns in _CREATED.findall(made) for column in _COLUMN.findall(columns)}
@@ -610,7 +610,7 @@ def _columns_made() -> frozenset[str]:
     return frozenset(wanted).union(f"unique index {name}" for name in unique)
 
 
-def columns_of(connection: PgConnection, schema: str) -> set[str]:
+def shape_of(connection: PgConnection, schema: str) -> set[str]:
     """Every column, as ``table.column``, whose texts compare byte by byte; and every unique index by its name."""
     found = connection.execute(
         """SELECT c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid

@@ -382,17 +382,17 @@ def version_in(connection: sqlite3.Connection) -> Version:
 
 def check_shape(connection: Connection, steps: Sequence[Step]) -> None:
     """A file that lacks a column or a unique index of its version is left alone. Raises ``JournalCorrupt``."""
-    lacking = _columns_after(tuple(steps)) - _columns(connection)
+    lacking = _shape_after(tuple(steps)) - _shape(connection)
     if lacking:
         raise JournalCorrupt(f"the journal has no {min(lacking)} as version {len(steps)} makes it")
 
 
 @cache
-def _columns_after(steps: tuple[Step, ...]) -> set[str]:
+def _shape_after(steps: tuple[Step, ...]) -> set[str]:
     """Every column and unique index of a journal that these steps made."""
     with closing(sqlite3.connect(":memory:")) as pattern:
         pattern.deserialize(_pattern(steps))
-        return _columns(pattern)
+        return _shape(pattern)
 
 
 @cache
@@ -403,7 +403,7 @@ def _pattern(steps: tuple[Step, ...]) -> bytes:
         return pattern.serialize()
 
 
-def _columns(connection: Connection) -> set[str]:
+def _shape(connection: Connection) -> set[str]:
     """Every column of every table, as ``table.column``, and every unique index that is not of a table's own words."""
     found = connection.execute(
         """SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'
