@@ -105,7 +105,10 @@ class JournalUnusable(JournalError):
 class JournalCorrupt(JournalUnusable):
     """The file is damaged, lacks a table, or an order in it was changed by other means."""
 
-    remedy = "send nothing from it; recover the rest with `sqlite3 FILE .recover` into a new file and reconcile that"
+    remedy = (
+        "send nothing from it; `payments-async journal check` names what is damaged. Restore a backup, and reconcile; "
+        "a file without a backup: `sqlite3 FILE .recover` into a new one"
+    )
 
 
 class RegistryDamaged(JournalUnusable):

@@ -16,7 +16,7 @@ import attrs
 
 from payments_async._values.errors import PaymentsError
 from payments_async._values.observing import Observer
-from payments_async.journal._faults import JournalError, JournalUnavailable
+from payments_async.journal._faults import JournalError, JournalUnavailable, JournalUnusable
 from payments_async.journal._records import Outcome, Pause, Permit, Placed, Progress, Waiting
 from payments_async.journal._states import Signal
 from payments_async.outbox._brakes import Fuse, spent_in
@@ -163,7 +163,7 @@ class OutboxWorker(WorkerPool):
     def is_not_put(self, worker: asyncio.Future[Handed | None], amount: Decimal, error: BaseException) -> None:
         """An order that a worker was reserved for was not written down, or nobody knows."""
         self.let_go(worker, amount)
-        if isinstance(error, JournalUnavailable):
+        if isinstance(error, JournalUnavailable | JournalUnusable):
             self.fail(error)  # it may be permitted all the same: its chunk is given back, and it is unknown
 
     async def _take_back(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:

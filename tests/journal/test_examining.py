@@ -14,6 +14,7 @@ from journal import postgres
 from journal.conftest import Home, Opens
 from journal.factories import (
     BATCH,
+    IDENTITY,
     Clock,
     claimed,
     delivery,
@@ -214,6 +215,27 @@ async def test_batches_that_another_program_deletes(kept: Kept) -> None:
         kept.do("DELETE FROM run")
         with pytest.raises(JournalCorrupt, match=f"has lost the batch of order {order(0).request_id}"):
             [entry async for entry in journal.entries()]
+
+
+async def test_an_order_whose_batch_is_deleted_is_put_again(kept: Kept) -> None:
+    """It is named, with the table that lost rows."""
+    async with kept.unopened as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        await journal.put("shop", order(1))
+        kept.do("DELETE FROM run")
+        with pytest.raises(JournalCorrupt, match=f"lost the batch of order {order(1).request_id}: .* table run"):
+            await journal.put("shop", order(1))
+
+
+async def test_chunks_that_another_program_deletes(kept: Kept) -> None:
+    """An order that is left of one is named by the next put: nothing of the chunk would ever be sent."""
+    async with kept.unopened as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        await journal.put("shop", order(1))
+        kept.do("DELETE FROM chunk")
+        with pytest.raises(JournalCorrupt, match=f"lost the chunk of order {order(1).request_id}: .* table chunk"):
+            await journal.put("shop", order(2))
+        assert await journal.entry(order(2).request_id) is None
 
 
 async def test_a_damaged_journal_goes_nowhere(kept: Kept, tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 
 import attrs
+import pytest
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
-from payments_async.journal import Entry, SqliteJournal, State
+from payments_async.journal import Entry, JournalCorrupt, SqliteJournal, State
 from payments_async.outbox import HandlerPolicy, Outbox
 from payments_async.sandbox import Fault, Sandbox
 from payments_async.testing import payments_journal, payments_sandbox, payments_session
@@ -67,6 +70,23 @@ async def test_a_paused_outbox_is_not_well_and_takes_orders(
         assert await outbox.resume("Ann", "they are right")
         assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
         assert (await outbox.health()).is_well
+
+
+async def test_an_outbox_whose_journal_takes_no_order_is_not_well(
+    payments_session: PaymentsSession, payments_journal: SqliteJournal
+) -> None:
+    """Another program has deleted rows: health names the order that shows it, as the put does."""
+    async with Outbox(payments_session, payments_journal) as outbox:
+        await outbox.pay(ORDER, timeout=60)
+        with closing(sqlite3.connect(payments_journal.path)) as stranger:
+            stranger.execute("DELETE FROM chunk")
+            stranger.commit()
+        with pytest.raises(JournalCorrupt, match="lost the chunk of order r-1"):
+            await outbox.put(attrs.evolve(ORDER, request_id="r-2"))
+        async with asyncio.timeout(60):
+            while (health := await outbox.health()).is_well:  # noqa: ASYNC110 - its task ends first
+                await asyncio.sleep(0.01)
+        assert "lost the chunk of order r-1" in health.problems[0].what
 
 
 async def test_an_outbox_that_cannot_look_first_is_not_well(

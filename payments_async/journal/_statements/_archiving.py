@@ -35,6 +35,7 @@ from payments_async.journal._statements._entries import (
     Commit,
     PageReader,
     among,
+    batch_columns,
     bounds,
     chunk_bounds,
     chunk_of,
@@ -180,7 +181,7 @@ def _line(connection: Connection, row: Row) -> bytes:
         currency = currency_of(body)
     except ValueError as error:
         raise JournalCorrupt(f"order {row.request_id} cannot be read") from error
-    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    (batch_id,) = batch_columns(connection, row)
     told = of_order(connection, row.id)
     return _encode(
         {
@@ -237,7 +238,7 @@ def archives(connection: Connection) -> Sequence[Archive]:
 
 def _archived(connection: Connection, row: Row) -> ArchivedOrder:
     """What is still known of an archived order."""
-    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    (batch_id,) = batch_columns(connection, row)
     return ArchivedOrder(
         request_id=row.request_id,
         batch_id=batch_id,

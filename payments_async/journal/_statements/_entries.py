@@ -603,6 +603,26 @@ def run_columns(connection: Connection | Commit, batch_id: str, columns: str) ->
     return found
 
 
+def batch_columns(connection: Connection | Commit, row: Row, columns: str = "batch_id") -> Sequence[Any]:
+    """Some columns of an order's batch. Raises ``JournalCorrupt`` where another program has deleted it."""
+    found: Sequence[Any] | None = connection.execute(
+        f"SELECT {columns} FROM run WHERE id = ?",  # noqa: S608 - no value in it
+        (run_of(row.id),),
+    ).fetchone()
+    if found is None:
+        raise _lost("run", "batch", row.request_id)
+    return found
+
+
+def chunk_lost(request_id: str) -> JournalCorrupt:
+    """Another program has deleted the chunk of an order: nothing in it would ever be sent."""
+    return _lost("chunk", "chunk", request_id)
+
+
+def _lost(table: str, what: str, request_id: str) -> JournalCorrupt:
+    return JournalCorrupt(f"the journal has lost the {what} of order {request_id}: rows of its table {table} are gone")
+
+
 def number_of(connection: Connection | Commit, batch_id: str) -> int:
     """The number of a batch. Raises ``RunUnknown``."""
     return int(run_columns(connection, batch_id, "id")[0])
@@ -834,7 +854,7 @@ def _entries_in(connection: Connection, rows: Sequence[Sequence[Any]]) -> Iterat
 
     def named(row: Row) -> str:
         if (name := names.get(run_of(row.id))) is None:
-            raise JournalCorrupt(f"the journal has lost the batch of order {row.request_id}")
+            raise _lost("run", "batch", row.request_id)
         return name
 
     return (entry_of(row, named(row), doubts.get(row.request_id, NO_DOUBTS)) for row in map(row_of, rows))

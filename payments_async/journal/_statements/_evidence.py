@@ -27,6 +27,7 @@ from payments_async.journal._statements._entries import (
     Commit,
     Work,
     awaited,
+    batch_columns,
     bounds,
     change,
     chunk_of,
@@ -392,8 +393,8 @@ def cancel(commit: Commit, request_id: str, who: str, why: str) -> None:
 def _sent_again(commit: Commit, rows: Mapping[str, Row], by: Signature, why: str) -> Proposal:
     """The decision to send orders again, each as it stands now: what is learned of one makes it another decision."""
     shown = ", ".join(islice(rows, _SHOWN)) + (f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else "")
-    batches = {run_of(row.id): None for row in rows.values()}
-    names = [commit.execute("SELECT batch_id FROM run WHERE id = ?", (run,)).fetchone()[0] for run in batches]
+    batches = {run_of(row.id): row for row in rows.values()}
+    names = [batch_columns(commit, row)[0] for row in batches.values()]
     return decision_proposal(
         f"send again what never arrived: {shown} ({why})",
         ["send again", *(f"{name} {row.attempt} {row.updated_at!r} {row.conflict}" for name, row in rows.items())],

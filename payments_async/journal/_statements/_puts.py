@@ -44,15 +44,17 @@ from payments_async.journal._statements._entries import (
     Commit,
     among,
     awaited,
+    batch_columns,
     bounds,
     chunk_bounds,
+    chunk_lost,
+    chunk_of,
     entry_of,
     marks_for,
     row_by_id,
     row_by_request,
     row_of,
     run_columns,
-    run_of,
     sum_of,
     within_chunk,
 )
@@ -311,7 +313,7 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
         return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
     if row.archive is not None:  # of what it says the caller tells
         return Placed(entry=_entry_as_put(commit, row, request.order), is_new=False)
-    batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    batch_id, state = batch_columns(commit, row, "batch_id, state")
     row = _let_go(commit, request, row)
     if request.sent is not None and row.state is State.PLANNED and not row.attempt:
         note_sent(commit, row, request.sent)  # it was, since it was put
@@ -347,7 +349,7 @@ def entry_as_put(connection: Connection, order: Order) -> Entry:
 
 
 def _entry_as_put(connection: Connection | Commit, row: Row, order: Order) -> Entry:
-    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    (batch_id,) = batch_columns(connection, row)
     return entry_of(row, batch_id, order=order)
 
 
@@ -582,8 +584,18 @@ def _room(commit: Commit, run: int, number: int) -> tuple[int, int]:
 
 
 def _new(commit: Commit, run: int, *, due_at: float = 0.0) -> int:
-    """A new chunk, which nobody holds. Raises ``OrdersDiffer`` where the outbox is full."""
-    (number,) = commit.execute("SELECT coalesce(max(number) + 1, 0) FROM chunk WHERE run = ?", (run,)).fetchone()
+    """A new chunk, which nobody holds.
+
+    Raises:
+        JournalCorrupt: Another program has deleted chunks, and orders are left in them.
+        OrdersDiffer: The outbox is full.
+    """
+    number, highest = commit.execute(
+        f"SELECT (SELECT coalesce(max(number) + 1, 0) FROM chunk WHERE run = ?), ({_HIGHEST})",  # noqa: S608
+        (run, *bounds(run)),
+    ).fetchone()
+    if highest is not None and chunk_of(highest) >= number:
+        raise chunk_lost(_again(commit, highest).request_id)
     if (number + 1) * CHUNK > MOST_ORDERS:
         raise OrdersDiffer("the outbox is full; open one of another name", [])
     commit.execute("INSERT INTO chunk (run, number, due_at) VALUES (?, ?, ?)", (run, number, due_at))
