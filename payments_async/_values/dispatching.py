@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from payments_async._values.handlers import HandlerPolicy, Workers, error_text
+from payments_async._values.handlers import LEAVES, HandlerPolicy, Workers, error_text
 from payments_async._values.tasks import Tasks
 
 _WATCH = "look at what is due"
@@ -45,6 +45,9 @@ class Queue(Protocol[L]):
 
     def run(self, leased: L) -> Awaitable[Sequence[str] | None]:
         """Run the handlers that have not finished; tells which failed, or ``None`` where its end is written down."""
+
+    def unfinished(self, leased: L, done: Collection[str]) -> Sequence[str]:
+        """Names of the handlers that have not finished, but for those that are done in this round."""
 
     async def note_done(self, number: int, handler: str) -> None:
         """One handler has finished."""
@@ -223,9 +226,8 @@ class Dispatcher(Generic[L]):
         self._random = random
         self._workers: Workers[L] = Workers(tasks, self._work, most=policy.concurrency)
         self._room = policy.concurrency * _PER_HANDLER
-        self._mine: set[int] = set()  # what is leased, and whose end is not written down
-        self._under_way: dict[int, L] = {}  # of these, those whose handlers run, within their lease
-        self._ended = 0  # of these, those that all handlers have finished with
+        self._under_way: dict[int, L] = {}  # what is leased, and waits for its handlers or for their end
+        self._over: set[int] = set()  # whose round has ended, or was counted, and is not written down yet
         self._finished: dict[int, list[str]] = {}  # of deliveries with several handlers, those that have finished
         self._claiming = asyncio.Lock()
         self._is_woken = False
@@ -236,7 +238,7 @@ class Dispatcher(Generic[L]):
     @property
     def has_room(self) -> bool:
         """Whether what comes now can be handled here; otherwise it is looked for once there is room."""
-        if self.is_open and len(self._mine) - self._ended < self._room:
+        if self.is_open and len(self._under_way) < self._room:
             return True
         self._is_more = True
         return False
@@ -251,27 +253,32 @@ class Dispatcher(Generic[L]):
         self._tasks.keep(_WATCH, self._watch_anew if anew else self._watch)
 
     async def aclose(self) -> None:
-        """Stop, and wait for handlers under way; what has not begun is given back, for the next process."""
+        """Stop, and wait for handlers under way; what has not begun is given back, for the next process.
+
+        So is what a handler goes on with though it was cancelled: an end is not waited for that may never come.
+        """
         was_open, self.is_open = self.is_open, False
         if ending := self._tasks.stop(_WATCH):
             await asyncio.wait(ending)
-        self._mine.difference_update(leased.id for leased in self._workers.jobs)
+        for leased in self._workers.jobs:
+            del self._under_way[leased.id]
         self._workers.jobs.clear()
         async with self._claiming:
             pass
-        await self._tasks.aclose(self._policy.drain)
+        await self._tasks.aclose(self._policy.drain, leaves=LEAVES)
+        for leased in self._under_way.values():
+            self._tell_endless(leased, f"no end within {LEAVES:g} s of its cancellation, so closing leaves it")
         if was_open:
             await self._ends.flush()  # those whose end was being written when time was over
             await self._give_back()
-        self._mine.clear()
         self._under_way.clear()
+        self._over.clear()
         self._finished.clear()
-        self._ended = 0
 
     def put(self, leased: L) -> None:
         """Run the handlers of what is leased to this process, unless that is under way."""
-        if leased.id not in self._mine:
-            self._mine.add(leased.id)
+        if leased.id not in self._under_way and leased.id not in self._over:
+            self._under_way[leased.id] = leased
             self._workers.put(leased)
 
     def note_done(self, number: int, handler: str) -> None:
@@ -289,7 +296,7 @@ class Dispatcher(Generic[L]):
         """Take what is due and nobody holds: what is fresh, retries, and what a process that died has left."""
         async with self._claiming:
             self._is_woken = False  # whatever is committed from here on may be missed, and wakes again
-            while self.is_open and (room := self._room - len(self._mine) + self._ended) > 0:
+            while self.is_open and (room := self._room - len(self._under_way)) > 0:
                 until = self._clock() + self._policy.lease
                 try:
                     claimed = await self._queue.claim(lease=self._policy.lease, limit=room, until=until)
@@ -300,7 +307,7 @@ class Dispatcher(Generic[L]):
                 for leased in claimed:
                     self.put(leased)
                 self._is_more = len(claimed) == room
-                if not self._is_more or len(self._mine) - self._ended > self._room // 2:
+                if not self._is_more or len(self._under_way) > self._room // 2:
                     return  # when half of the room is free again, it goes on
 
     async def again(self, leased: L, error: str, *, counts: bool = True) -> None:
@@ -327,20 +334,28 @@ class Dispatcher(Generic[L]):
             await self._sleep(self._policy.poll)
 
     async def _count_endless(self) -> None:
-        """Count a round of what has come to no end within its lease.
-
-        A handler goes on though it was cancelled, and holds its place; or it has cancelled the task that it runs in.
-        """
+        """Count a round of a handler that goes on after its lease, though it was cancelled, and holds its place."""
         now = self._clock()
-        for leased in [one for one in self._under_way.values() if now >= one.until]:
+        if not (late := [one for one in self._under_way.values() if now >= one.until]):
+            return
+        waiting = {one.id for one in self._workers.jobs}
+        for leased in [one for one in late if one.id not in waiting]:
             del self._under_way[leased.id]
-            why = f"TimeoutError: no end within {self._policy.lease:g} s, though it was cancelled"
-            facts = {"delivery": leased.id, "error": why}
-            self._log.error("a handler does not end: delivery %s: %s", *facts.values(), extra=facts)
+            self._over.add(leased.id)
+            why = f"no end within {self._policy.lease:g} s, though it was cancelled"
             try:
-                await self.again(leased, f"a handler that does not end: {why}")
+                await self.again(leased, self._tell_endless(leased, why))
             except Exception as error:  # noqa: BLE001 - it is told of, and another process may have the delivery
                 self._tell_trouble("a round cannot be counted", error)
+
+    def _tell_endless(self, leased: L, why: str) -> str:
+        """Say which handlers of a delivery do not end; gives that in words."""
+        facts = {"handler": self._unfinished(leased), "delivery": leased.id, "error": f"TimeoutError: {why}"}
+        self._log.error("a handler does not end: %s, delivery %s: %s", *facts.values(), extra=facts)
+        return f"{facts['handler']}: {facts['error']}"
+
+    def _unfinished(self, leased: L) -> str:
+        return ", ".join(self._queue.unfinished(leased, self._finished.get(leased.id, ())))
 
     async def _give_back(self) -> None:
         try:
@@ -354,27 +369,30 @@ class Dispatcher(Generic[L]):
 
         Not while closing, and not where its lease is about to end: another process may have it.
         """
-        is_over = True  # for us
+        number, is_left = leased.id, False
         try:
             if self.is_open and self._clock() < leased.until - self._policy.timeout:
-                self._under_way[leased.id] = leased
                 failures = await self._queue.run(leased)
-                self._under_way.pop(leased.id, None)
+                self._under_way.pop(number, None)
+                self._over.add(number)
                 if failures:
                     await self._failed(leased, failures)
                 elif failures is not None:
-                    is_over = False
-                    self._ended += 1
-                    self._ends.note_handled(leased.id)
+                    is_left = True
+                    self._ends.note_handled(number)
+        except asyncio.CancelledError:
+            if number in self._under_way and not self._tasks.is_ending:  # as by a handler, of the task that it runs in
+                await self.again(leased, f"{self._unfinished(leased)}: CancelledError: its task was cancelled")
+            raise
         except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
-            self._under_way.pop(leased.id, None)
-            facts = {"delivery": leased.id, "error": error_text(error)}
+            facts = {"delivery": number, "error": error_text(error)}
             self._log.error("the outcome of a delivery could not be recorded: %s: %s", *facts.values(), extra=facts)
         finally:
-            if is_over:
-                self._mine.discard(leased.id)
+            self._under_way.pop(number, None)
+            if not is_left:
+                self._over.discard(number)
             if self._finished:
-                self._finished.pop(leased.id, None)
+                self._finished.pop(number, None)
             if self._is_more:
                 self._look_for_more()
 
@@ -404,12 +422,11 @@ class Dispatcher(Generic[L]):
 
     def _written(self, numbers: Collection[int]) -> None:
         """Their ends are on disk, so they are ours no more."""
-        self._ended -= len(numbers)
-        self._mine.difference_update(numbers)
+        self._over.difference_update(numbers)
 
     def _look_for_more(self) -> None:
         """Where more waits on disk, look for it once half of the room is free."""
-        if len(self._mine) - self._ended <= self._room // 2:
+        if len(self._under_way) <= self._room // 2:
             self._is_more = False
             self.wake()
 

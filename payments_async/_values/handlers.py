@@ -23,6 +23,7 @@ from payments_async._values.tracebacks import masked_traceback, place_of, words_
 K = TypeVar("K")
 T = TypeVar("T")
 Handler = Callable[[Any], Awaitable[object]]
+LEAVES = 5.0  # seconds that closing waits for handlers which it has cancelled
 _LONGEST_ERROR = 200
 
 
@@ -50,7 +51,8 @@ class HandlerPolicy:
         wait_max: Longest wait before any round, in seconds.
         poll: Seconds between two looks for what is due: retries, and what another process left behind. While there is
             more than could be taken at once, it is looked for as soon as there is room.
-        drain: Seconds that a shutdown waits for handlers under way.
+        drain: Seconds that a shutdown waits for handlers under way. Then it cancels them. Those that still have not
+            ended five seconds later are logged and left; their event or change comes again.
 
     >>> HandlerPolicy(attempts=5, wait_max=60.0).wait(3, chance=0.5)
     4.0
@@ -196,6 +198,10 @@ class Router(ABC, Generic[K, T]):
     def hears(self, fact: T) -> bool:
         """Whether any handler may want it."""
         return bool(self._routes) and bool(self._for(fact))
+
+    def unfinished(self, fact: T, done: Collection[str]) -> Sequence[str]:
+        """Names of the handlers that hear of this, but for those that have finished with it."""
+        return [route.name for route in self._for(fact) if route.name not in done]
 
     def run(
         self, fact: T, *, skip: Collection[str] = (), done: Callable[[T, str], object] | None = None

@@ -100,8 +100,11 @@ class Tasks:
             task.cancel()
         return ending
 
-    async def aclose(self, drain: float = 0.0) -> None:
+    async def aclose(self, drain: float = 0.0, *, leaves: float | None = None) -> None:
         """End what stands, wait for the others, those they start included, for so many seconds, and cancel the rest.
+
+        Args:
+            leaves: Seconds until it leaves what goes on though it was cancelled, as foreign code may do.
 
         Raises:
             RuntimeError: They run in another event loop: here they would be waited for without an end.
@@ -118,7 +121,7 @@ class Tasks:
             while self._running and (left := deadline - now()) > 0:
                 await asyncio.wait(self._running, timeout=None if left == float("inf") else left)
         finally:
-            await finished(self._end())
+            await finished(self._end(leaves))
 
     def _check_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -127,15 +130,15 @@ class Tasks:
                 f"{self._owner} was begun in another event loop, or before this process was forked: close it there"
             )
 
-    async def _end(self) -> None:
-        self.is_ending = True
-        while self._running or self._kept:  # a task that ends may begin another
+    async def _end(self, patience: float | None) -> None:
+        self.is_ending, is_over = True, False
+        while (self._running or self._kept) and not is_over:  # a task that ends may begin another
             for kept in list(self._kept):
                 self._forget(kept)
             for task in self._running:
                 task.cancel()
             if self._running:
-                await asyncio.wait(self._running)
+                is_over = bool((await asyncio.wait(self._running, timeout=patience))[1])
         self.is_ending = False
 
     def _begin(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

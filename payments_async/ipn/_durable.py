@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -171,8 +171,11 @@ class DurablePipeline:
         """Run the handlers of one event, once it is confirmed where that is asked for."""
         if leased.doubt is not None:
             return self._run_confirmed(leased)
-        event = leased.event if leased.conflict is None else contradicting(leased.event, leased.conflict)
-        return self._router.run(event, skip=leased.done, done=self._note_done)
+        return self._router.run(_told(leased), skip=leased.done, done=self._note_done)
+
+    def unfinished(self, leased: _Leased, done: Collection[str]) -> Sequence[str]:
+        """Names of the handlers that have not finished with an event."""
+        return self._router.unfinished(_told(leased), (*leased.done, *done))
 
     async def _run_confirmed(self, leased: _Leased) -> Sequence[str] | None:
         """Run them once it is evidence; until then it comes again."""
@@ -277,6 +280,11 @@ class DurablePipeline:
                 return False
             self._is_failing = False
         return True
+
+
+def _told(leased: _Leased) -> TransactionEvent:
+    """What handlers are told."""
+    return leased.event if leased.conflict is None else contradicting(leased.event, leased.conflict)
 
 
 def _problems(backlog: Backlog) -> Iterator[HealthProblem]:

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import attrs
 
 from payments_async._values.amounts import magnitude_text
-from payments_async._values.handlers import HandlerPolicy, Workers, error_text
+from payments_async._values.handlers import LEAVES, HandlerPolicy, Workers, error_text
 from payments_async._values.observing import Observer
 from payments_async._values.request_ids import plain_id
 from payments_async._values.tasks import Tasks
@@ -43,6 +43,7 @@ class _Words(NamedTuple):
 
 
 _Key = tuple[str, str]  # transaction id, and what is said of it
+_UnderWay = tuple[TransactionEvent, list[asyncio.Future[Answer | None]]]  # what handlers are told, and who waits
 _Job = tuple[TransactionEvent, TransactionEvent, _Words, _Key]  # the event, and what handlers are told
 
 
@@ -62,7 +63,7 @@ class InlinePipeline:
     _believed: Callable[[TransactionEvent], None]
     _observer: Observer | None = None
     _memory: _Memory = attrs.field(init=False)
-    _under_way: dict[_Key, list[asyncio.Future[Answer | None]]] = attrs.field(factory=dict, init=False)
+    _under_way: dict[_Key, _UnderWay] = attrs.field(factory=dict, init=False)
     _tasks: Tasks = attrs.field(factory=lambda: Tasks("the receiver"), init=False)
     _workers: Workers[_Job] = attrs.field(init=False)
 
@@ -74,8 +75,11 @@ class InlinePipeline:
         """Nothing was left over."""
 
     async def aclose(self) -> None:
-        """Wait for handlers under way."""
-        await self._tasks.aclose(self._policy.drain)
+        """Wait for handlers under way; one that goes on though it was cancelled is left."""
+        await self._tasks.aclose(self._policy.drain, leaves=LEAVES)
+        for told, _ in self._under_way.values():
+            facts = {"handler": ", ".join(self._router.unfinished(told, ())), "transaction_id": told.transaction_id}
+            _log.error("a handler does not end, so closing leaves it: %s, transaction %s", *facts.values(), extra=facts)
         self._router.close()
 
     def take(
@@ -89,7 +93,7 @@ class InlinePipeline:
         if conflict is None:
             self._note_again(event, fact, body, query)
             waiting = self._under_way.get(key) if self._under_way else None
-            return None if waiting is None else _one_more(waiting)
+            return None if waiting is None else _one_more(waiting[1])
         if conflict and self._observer is not None:
             self._observer.count("quirk", quirk="contradicting_notification")
         told, words = contradicting(event, conflict) if conflict else event, _made(_Words, (body, query))
@@ -98,9 +102,9 @@ class InlinePipeline:
                 self._believe(event, words)
             if not self._router.hears(told):
                 return None
-        self._under_way[key] = waiting = []
+        self._under_way[key] = waiting = (told, [])
         self._workers.put((event, told, words, key))
-        return _one_more(waiting)
+        return _one_more(waiting[1])
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         """The final events of an order, or of a transaction of it, as far as they are remembered."""
@@ -141,7 +145,7 @@ class InlinePipeline:
         finally:
             if refused is not None:
                 self._memory.forget(*key)
-            for future in self._under_way.pop(key):
+            for future in self._under_way.pop(key)[1]:
                 if not future.done():  # its caller may have hung up
                     future.set_result(refused)
 

@@ -285,6 +285,11 @@ class ChangeHandlers:
         assert entry is not None
         return self._router.run(entry, skip=leased.change.done, done=self._note_done)
 
+    def unfinished(self, leased: _Leased, done: Collection[str]) -> Sequence[str]:
+        """Names of the handlers that have not finished with a change."""
+        entry = leased.change.entry
+        return () if entry is None else self._router.unfinished(entry, (*leased.change.done, *done))
+
     def _note_done(self, entry: Entry, handler: str) -> None:
         """One handler of several has finished with a change."""
         assert entry.change_id is not None

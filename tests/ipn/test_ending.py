@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ipn.ports import free_port
 
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
 from payments_async.journal import SqliteJournal
-from payments_async.testing import Notification, deliver
+from payments_async.testing import Notification, VirtualClock, deliver
 
 LOCAL = ["127.0.0.1"]
 TESTS = Path(__file__).parent.parent
@@ -116,6 +116,38 @@ async def test_a_lifespan_may_close_them_in_any_order(
                 await asyncio.gather(journal.aclose(), shut_down())
 
     await closed(path, slow, closing(), caplog)
+
+
+@pytest.mark.parametrize("has_inbox", [True, False])
+async def test_closing_leaves_a_handler_that_lets_nothing_end_it(
+    tmp_path: Path, has_inbox: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names handler and event; an inbox keeps the event for the next process."""
+    begun, go = asyncio.Event(), asyncio.Event()
+    async with VirtualClock() as clock, AsyncExitStack() as stack:
+        journal = SqliteJournal(tmp_path / "journal.db", testing=clock.testing) if has_inbox else None
+        receiver = Receiver(journal, senders=LOCAL, policy=HandlerPolicy(drain=0.0), testing=clock.testing)
+
+        @receiver.on(TransactionEvent, name="endless")
+        async def endless(event: TransactionEvent) -> None:
+            begun.set()
+            while not go.is_set():
+                with suppress(asyncio.CancelledError):  # as a bare `except:` around a call that is tried again takes it
+                    await go.wait()
+
+        if journal is not None:
+            clock.watch(await stack.enter_async_context(journal))
+        stack.callback(go.set)
+        receiver.start()
+        delivery = asyncio.ensure_future(deliver(receiver, Notification(body=notification(), query="")))
+        await begun.wait()
+        await clock.until(receiver.aclose())
+        said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        left = 0 if journal is None else len(await journal.claim("another", lease=90, limit=10))
+        go.set()
+        assert 200 == (await delivery).status
+    assert int(has_inbox) == left
+    assert [True] == [line.startswith("a handler does not end") and "endless" in line for line in said]
 
 
 async def test_what_comes_after_the_journal_closed_is_not_stored(tmp_path: Path) -> None:

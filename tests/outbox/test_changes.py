@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from payments_async.journal import Entry, Signal, SqliteJournal, State
 from payments_async.journal.contract import Backlog
 from payments_async.outbox import HandlerPolicy
 from payments_async.outbox._changes import ChangeHandlers
+from payments_async.testing import VirtualClock
 
 QUICK = HandlerPolicy(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=60.0)
 PATIENT = attrs.evolve(QUICK, attempts=10_000)
@@ -322,10 +323,40 @@ async def test_a_handler_that_lets_nothing_end_it(journal: SqliteJournal, caplog
         await found(journal, [1, 2])
         await until(is_failing)
         assert [] == told
-        assert "a handler does not end" in caplog.text
+        assert re.search(r"a handler does not end: \S+\.endless, delivery \d+: TimeoutError: ", caplog.text)
         mended.set()
         await over(journal)
     assert {request_id(1), request_id(2)} == set(told)
+
+
+async def test_closing_leaves_a_handler_that_lets_nothing_end_it(
+    journal: SqliteJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Closing ends all the same and names handler and change: it is told again, to that handler alone."""
+    dispatcher, both, go = ChangeHandlers(journal, SHOP, policy=attrs.evolve(QUICK, drain=0.0)), Told(), asyncio.Event()
+    dispatcher.on(State.ACCEPTED, name="ends")(both)
+
+    @dispatcher.on(State.ACCEPTED, name="endless")
+    async def endless(entry: Entry) -> None:
+        await both(entry)
+        while not go.is_set():
+            with suppress(asyncio.CancelledError):  # as a bare `except:` around a call that is tried again takes it
+                await go.wait()
+
+    async with VirtualClock() as clock:
+        clock.watch(journal)
+        try:
+            await dispatcher.start()
+            await found(journal, [1])
+            entries = await both.until(2)
+            await clock.until(dispatcher.aclose())
+            (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+            (left,) = await journal.claim_changes(SHOP, [State.ACCEPTED], "another", lease=90, limit=10)
+        finally:
+            go.set()
+    assert {left.id} == {entry.change_id for entry in entries}
+    assert {"ends"} == set(left.done)
+    assert said.startswith(f"a handler does not end: endless, delivery {left.id}: TimeoutError: ")
 
 
 async def test_a_handler_that_cancels_the_task_it_runs_in(journal: SqliteJournal) -> None:
