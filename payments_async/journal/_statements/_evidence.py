@@ -127,7 +127,7 @@ def _apply_late(
     """Weigh what is told of an order that has left for an archive.
 
     What agrees with its end is not written down again. A reversal is, and the order counts as reversed from then on;
-    so is what contradicts, which nobody has to acknowledge: it is logged.
+    so is what contradicts, which nobody has to acknowledge: it is in no list, so that an error in the log tells it.
     """
     weighed = weigh(row, evidence, unsent=False, against=against)
     if weighed.state is not row.state or weighed.conflict is not None:
@@ -135,7 +135,7 @@ def _apply_late(
         if is_new:
             words = weighed.conflict or f"it is {weighed.state} now"
             facts = {"request_id": row.request_id, "why": words}
-            _log.warning("new evidence about an archived order: %s: %s", row.request_id, words, extra=facts)
+            _log.error("new evidence about an archived order: %s: %s", row.request_id, words, extra=facts)
     if weighed.state is not row.state:
         change(commit, row, weighed.state)
     return TransitionResult(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
