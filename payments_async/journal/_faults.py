@@ -107,7 +107,7 @@ class JournalCorrupt(JournalUnusable):
 
     remedy = (
         "send nothing from it; `payments-async journal check` names what is damaged. Restore a backup, and reconcile; "
-        "a file without a backup: `sqlite3 FILE .recover` into a new one"
+        "without one, begin a new journal that adopts its orders, as the runbook says of a journal that is lost"
     )
 
 

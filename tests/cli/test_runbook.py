@@ -24,6 +24,7 @@ from payments_async.testing import Testing
 
 PAGE = Path(__file__).parents[2] / ".github" / "docs" / "runbook.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PAGE = 4096  # bytes of a page of SQLite
 COMMAND = re.compile(r"^payments-async (?P<words>.+?) +# (?P<status>\d)$")
 
 
@@ -96,6 +97,14 @@ def put_back(file: Path) -> None:
     backup = file.read_bytes()
     delete(file)
     file.write_bytes(backup)
+
+
+def damage(file: Path, words: bytes) -> None:
+    """Write something else over the page that these words are on."""
+    pages = bytearray(file.read_bytes())
+    begin = pages.index(words) // _PAGE * _PAGE
+    pages[begin : begin + _PAGE] = bytes(range(256)) * (_PAGE // 256)
+    file.write_bytes(pages)
 
 
 async def nothing_special(sandbox: Sandbox) -> None:
@@ -183,6 +192,15 @@ async def untold(sandbox: Sandbox) -> None:
         await journal.finish(receipt.event_id, "dead", error="the shop is away")
 
 
+async def damaged(sandbox: Sandbox) -> None:
+    """A batch was paid, and then the disk wrote something else into the middle of the orders."""
+    rows = [row(request_id=f"PUT-{number}", phone_number=f"+25677200{number:04}") for number in range(1, 301)]
+    write_csv(Path("payroll.csv"), *rows)
+    async with session(sandbox) as payments, SqliteJournal("shop.sqlite") as journal:
+        await run_batch(payments, journal, "november", (await read_batch("payroll.csv")).orders)
+    damage(Path("shop.sqlite"), b"+256772000150")
+
+
 async def lost_for_ever(sandbox: Sandbox) -> None:
     """A journal with a batch went to another place, which is gone."""
     old = SqliteJournal("old.sqlite")
@@ -205,7 +223,8 @@ SCENES: dict[str, Callable[[Sandbox], Awaitable[None]]] = {
     "A batch is never sent": broken_off,
     "Handlers of an application failed": untold,
     "Notifications are refused": nothing_special,
-    "The disk is full, or the file looks damaged": nothing_special,
+    "The disk is full": nothing_special,
+    "The file is damaged": damaged,
     "A journal is lost for ever": lost_for_ever,
 }
 SETTINGS = {

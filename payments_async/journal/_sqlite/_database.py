@@ -16,7 +16,14 @@ import attrs
 
 from payments_async.journal._engine._tally import Tally
 from payments_async.journal._examination import IntegrityCheck
-from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
+from payments_async.journal._faults import (
+    JournalCorrupt,
+    JournalError,
+    JournalReadOnly,
+    JournalUnavailable,
+    NotAJournal,
+    PlaceTaken,
+)
 from payments_async.journal._machine import _sqlite_faults
 from payments_async.journal._machine._files import mount_of, size_of
 from payments_async.journal._machine._memory import MachineState, StateFolder
@@ -418,8 +425,7 @@ def _integrity(connection: Connection) -> IntegrityCheck:
     found = "; ".join(str(words) for (words,) in connection.execute("PRAGMA integrity_check(5)").fetchall())
     if found == "ok":
         return IntegrityCheck(name="file", found="SQLite has read all of it, and it is whole")
-    remedy = "send nothing from it; recover the rest with `sqlite3 FILE .recover` into a new file and reconcile that"
-    return IntegrityCheck(name="file", found=f"damaged: {found}", is_wrong=True, remedy=remedy)
+    return IntegrityCheck(name="file", found=f"damaged: {found}", is_wrong=True, remedy=JournalCorrupt.remedy)
 
 
 def _write_ahead_log(path: Path, connection: Connection) -> IntegrityCheck:
