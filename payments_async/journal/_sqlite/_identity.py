@@ -15,7 +15,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, quarantine_all, unseen_at
-from payments_async.journal._faults import JournalBehind, JournalLost, JournalUnavailable
+from payments_async.journal._faults import JournalBehind, JournalClosed, JournalLost, JournalUnavailable
 from payments_async.journal._machine._files import birth_of, inode_of, lock_file
 from payments_async.journal._machine._memory import CommitCounter, MachineState
 from payments_async.journal._sqlite._opening import ARRIVED, FILED, STEPS, bring_in, files_of, is_older
@@ -253,9 +253,15 @@ class FileIdentity:
         """Whether the file can be opened by a further connection. Raises ``JournalUnavailable``.
 
         SQLite shares what it knows of a log among all connections of a process to one file. So while one has it open
-        whose log was deleted, another would look in another log for the pages of the first.
+        whose log was deleted, another would look in another log for the pages of the first. A forked child takes over
+        what its parent knew, and not the locks: the next process that closes the file would delete the child's log.
         """
         with _COMING_AND_GOING:
+            if any(files.have(self._path) for files in _OPEN_IN_PARENT):
+                raise JournalClosed(
+                    f"{self._named} was open in the process that this one was forked from, and a fork loses SQLite's "
+                    "locks: fork before you open it, or begin processes by spawn"
+                )
             for files in _OPEN_HERE:
                 if files.have(self._path):
                     files.check()
@@ -494,12 +500,15 @@ def _is_at(lock: int, file: Path) -> bool:
 def _forget_all() -> None:
     global _COMING_AND_GOING  # noqa: PLW0603 - another thread of the parent may have had it
     _COMING_AND_GOING = threading.Lock()
+    _OPEN_IN_PARENT.extend(_OPEN_HERE)
+    _OPEN_HERE.clear()
     for liveness in list(_ALIVE):
         liveness.forget()
     _ALIVE.clear()
 
 
 _OPEN_HERE: list[_OpenFiles] = []  # in this process
+_OPEN_IN_PARENT: list[_OpenFiles] = []  # when this process was forked
 _COMING_AND_GOING = threading.Lock()
 _ALIVE: WeakSet[Liveness] = WeakSet()
 if hasattr(os, "register_at_fork"):
