@@ -897,18 +897,23 @@ class Outbox:
     async def _ended(self, putting: _Putting, deadline: float) -> Entry | None:
         """How sending an order ended, from a worker here or as it is written down; ``None`` in no time."""
         loop = asyncio.get_running_loop()
-        ended = putting.ended = loop.create_future()
-        entry = await self._written(putting, deadline)
-        if entry.state not in UNSENT:
-            return entry
-        if putting.is_in_hand:
-            self._sender.told.add(ended)
-            try:
+        ended: asyncio.Future[Entry | None] = loop.create_future()
+        putting.ended = ended
+        self._sender.told.add(ended)
+        try:
+            is_soon = deadline - loop.time() > SOON  # nearly always: one wait for what is written, and what is sent
+            if is_soon and (told := await self._soon(ended)) is not None:
+                return told
+            entry = await self._written(putting, deadline)
+            if entry.state not in UNSENT:
+                return entry
+            if putting.is_in_hand and not is_soon:
                 with suppress(TimeoutError):
-                    if (told := await self._soon(ended, deadline - loop.time())) is not None:
-                        return told
-            finally:
-                self._sender.told.discard(ended)
+                    async with asyncio.timeout_at(deadline):
+                        if (told := await ended) is not None:
+                            return told
+        finally:
+            self._sender.told.discard(ended)
         # it is in other hands, or will take long: it is heard of like any other
         with suppress(TimeoutError, JournalClosed):
             return await self._listener.until(
@@ -916,13 +921,12 @@ class Outbox:
             )
         return None
 
-    async def _soon(self, ended: asyncio.Future[Entry | None], timeout: float) -> Entry | None:
-        """Wait for a moment at most. Raises ``TimeoutError``."""
-        if timeout > SOON:
-            with self._moments.stay():
-                return await ended
-        async with asyncio.timeout(timeout):
-            return await ended
+    async def _soon(self, ended: asyncio.Future[Entry | None]) -> Entry | None:
+        """Wait for a moment at most; ``None`` where it is over."""
+        told: Entry | None = None
+        with suppress(TimeoutError), self._moments.stay():
+            told = await ended
+        return told
 
 
 class _Putting:
@@ -935,7 +939,8 @@ class _Putting:
         written: What the journal makes of it. Callers wait behind a shield, so none of them cancels it.
         entry: The order as it was written down; ``None`` until then.
         is_in_hand: Our workers have it.
-        ended: What the caller of ``pay`` waits for: how the order ended, or ``None`` where the journal has to be read.
+        ended: What the caller of ``pay`` waits for: how the order ended, or ``None`` where the journal has to be read;
+            or why it was not written down.
     """
 
     def __init__(self, order: Order, pool: OutboxWorker | None, call: Call[Acceptance]) -> None:
@@ -953,17 +958,21 @@ class _Putting:
         """It was not written down, or nobody knows."""
         if self.pool is not None and self.worker is not None:
             self.pool.is_not_put(self.worker, self.order.amount, error)
+        if self.ended is not None and not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # a caller who is gone is told nothing, and nothing is to be logged
 
     def succeeded(self, placed: Placed) -> Coroutine[Any, Any, None] | None:
         """It is on disk: a worker gets it. Gives what has to be written where none does."""
-        self.entry = placed.entry
-        if self.pool is None:
-            return None
-        leased, rest = self.pool.place(placed, self.asked, self.worker, self.order.amount)
-        if leased is not None:
-            leased.call = self._call
-            if self.ended is not None:
-                self.is_in_hand, leased.tell = True, self._has_ended
+        self.entry, rest = placed.entry, None
+        if self.pool is not None:
+            leased, rest = self.pool.place(placed, self.asked, self.worker, self.order.amount)
+            if leased is not None:
+                leased.call = self._call
+                if self.ended is not None:
+                    self.is_in_hand, leased.tell = True, self._has_ended
+        if not self.is_in_hand and self.ended is not None and not self.ended.done():
+            self.ended.set_result(None if placed.entry.state in UNSENT else placed.entry)
         return rest
 
     def _has_ended(self, outcome: Outcome | None, at: float | None) -> None:
