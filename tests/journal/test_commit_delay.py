@@ -89,9 +89,9 @@ async def ended(callers: Iterable[asyncio.Task[None]]) -> None:
 async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     """Open, with an outbox."""
     desk = Desk(tmp_path)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: desk.seconds)  # before the journal asks for it
     async with desk.journal as journal:
         await journal.open_outbox(SHOP, IDENTITY)
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: desk.seconds)
         yield desk
         monkeypatch.undo()
 
