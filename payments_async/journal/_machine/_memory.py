@@ -178,6 +178,7 @@ class Registry:
         self._path = path
         self._lock = threading.RLock()  # loads ask from threads of their own
         self._is_durable = False
+        self._written = 0  # by us, but for single orders of which no other batch knew
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError as error:
@@ -282,6 +283,11 @@ class Registry:
 
     # batches
 
+    def version(self) -> tuple[int, int]:
+        """What is another one whenever anything was written but single orders that no other batch knew."""
+        ((of_others,),) = self._rows("PRAGMA data_version")
+        return of_others, self._written
+
     def taken(self, journal_id: str, run: str) -> Holder | None:
         """Who holds orders of a batch now that some journal had ready before.
 
@@ -370,16 +376,18 @@ class Registry:
             Which batch holds those that others may have sent; and the keys of those that were not registered before,
             as far as that is known: all of them, or none.
         """
-        with self._writing():
+        keys = frozenset(map(plain_id, request_ids))
+        held: dict[str, Holder] = {}
+        with self._writing(is_put=True):
             if undone is not None:
                 self._rename(undone, loading)
-            others = self._others(loading, request_ids)
-            held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
-            taken = self._take(loading, [one for one in others if one[0] not in held])
-            mine = [request_id for request_id in request_ids if request_id not in held]
-            added = sum(self._add(loading, mine[first : first + _ROWS]) for first in range(0, len(mine), _ROWS))
+            added = sum(self._add(loading, request_ids[at : at + _ROWS]) for at in range(0, len(request_ids), _ROWS))
+            taken = 0
+            if added < len(keys):  # this batch has had some, or another one has them
+                others = self._others(loading, request_ids)
+                held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
+                taken = self._take(loading, [one for one in others if one[0] not in held])
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
-        keys = frozenset(map(plain_id, request_ids))
         return held, keys if added == len(keys) else frozenset()
 
     def _rename(self, undone: Undone, loading: Loading) -> None:
@@ -468,6 +476,7 @@ class Registry:
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
         """Let orders be this batch's from now on; tells how many."""
+        self._written += len(others)
         for request_id, holder in others:
             self._connection.execute(
                 "UPDATE request SET batch = ? WHERE account = ? AND request_id = ?",
@@ -488,8 +497,11 @@ class Registry:
         return list(map(Holder._make, self._rows(f"{HELD} WHERE {condition}", *values)))
 
     @contextmanager
-    def _writing(self, *, durable: bool = False) -> Iterator[None]:
+    def _writing(self, *, durable: bool = False, is_put: bool = False) -> Iterator[None]:
         """One transaction, undone when something is raised in it.
+
+        Args:
+            is_put: It registers single orders.
 
         Raises:
             JournalUnavailable: The file is not at its place any more: nobody else would learn what is written.
@@ -502,6 +514,7 @@ class Registry:
             )
         with self._translating():
             execute = self._connection.execute
+            self._written += not is_put
             if durable is not self._is_durable:
                 execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
                 self._is_durable = durable
@@ -641,6 +654,7 @@ class PutRegistrar:
         self._clock = clock
         self._loadings: dict[float | None, Loading] = {}
         self._last: Undone | None = None
+        self._unadopted: tuple[int, int] | None = None  # the registry when no other journal had adopted any of these
 
     def __call__(
         self, request_ids: Sequence[str], adopted: Collection[str], doubted_at: float | None, of: object
@@ -667,7 +681,10 @@ class PutRegistrar:
 
     def check(self) -> None:
         """Raise ``HeldElsewhere`` where another journal has adopted orders of the outbox."""
-        check_adopted(self._registry, self._journal_id, self._uid, self._name)
+        version = self._registry.version()  # before: what is written meanwhile is asked for once more
+        if version != self._unadopted:
+            check_adopted(self._registry, self._journal_id, self._uid, self._name)
+            self._unadopted = version
 
     def begun(self, doubted_at: float | None) -> Loading:
         """What the outbox is to the registry, whether or not anything of it may be sent yet."""
