@@ -182,6 +182,7 @@ class MemoryJournal(Journal):
                 if rows:
                     self.connection.executemany(self._inserts[place], rows)
         execute("COMMIT")
+        self._database.seen_of_others += 1  # type: ignore[attr-defined]
         self._held = image
 
     def touched(self) -> None:

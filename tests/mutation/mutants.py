@@ -1882,6 +1882,27 @@ MUTANTS = (
         "        if False:\n",
     ),
     Mutant(
+        "answers-outlive-what-others-write",
+        DATABASE,
+        "what a file was asked is asked again once another process has written to it",
+        "self._data, self.seen_of_others = data, self.seen_of_others + 1",
+        "self._data, self.seen_of_others = data, self.seen_of_others",
+    ),
+    Mutant(
+        "answers-outlive-what-is-written-here",
+        WRITER,
+        "what a file was asked is asked again after statements that are none of a payment's",
+        "if seen != self._known_since or not moves:",
+        "if seen != self._known_since:",
+    ),
+    Mutant(
+        "registry-asked-once",
+        MEMORY,
+        "whether another journal has adopted orders is asked again once another process has written to the registry",
+        "        if version != self._unadopted:\n",
+        "        if self._unadopted is None:\n",
+    ),
+    Mutant(
         "whole-commit-whose-answers-nobody-compares",
         EXCHANGE,
         "a commit that leaves as a whole is undone where an answer is not the one it was made by",

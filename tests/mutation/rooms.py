@@ -202,7 +202,12 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.STANDING: _LOOKS[2:],
     mutants.IDENTITY: _IDENTITY,
     mutants.OPENING: _IDENTITY,
-    mutants.DATABASE: (*_IDENTITY, "tests/journal/test_lost_answers.py", "tests/journal/test_other_programs.py"),
+    mutants.DATABASE: (
+        *_IDENTITY,
+        "tests/journal/test_lost_answers.py",
+        "tests/journal/test_other_programs.py",
+        "tests/journal/test_known_answers.py",
+    ),
     mutants.QUARANTINE: ("tests/journal/test_contract_puts.py", *_IDENTITY, "tests/journal/test_asked_back.py"),
     mutants.MEMORY: (
         "tests/journal/test_second_journal.py",
@@ -223,6 +228,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
         "tests/journal/test_lost_answers.py",
         "tests/journal/test_sqlite_faults.py",
         "tests/journal/test_together.py",
+        "tests/journal/test_known_answers.py",
     ),
     mutants.DISPATCHING: ("tests/outbox/test_changes.py", "tests/ipn/test_ended_tasks.py"),
     mutants.DELIVERIES: ("tests/journal/test_contract_deliveries.py", "tests/journal/test_contract_changes.py"),

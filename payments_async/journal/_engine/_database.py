@@ -40,6 +40,13 @@ class JournalDatabase(Database, Protocol):
         """Seconds after its moment in which a commit that is gathered is made, or not at all."""
 
     @property
+    def seen_of_others(self) -> int | None:
+        """Another number whenever another connection has committed since the last transaction of ours began.
+
+        ``None`` where that is not told, and every question is asked anew.
+        """
+
+    @property
     def named(self) -> str: ...
 
     @property

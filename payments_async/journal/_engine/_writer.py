@@ -91,7 +91,8 @@ class Writer:
         self._crash_at = crash_at
         self.service_clock: Callable[[], float | None] | None = None
         self.leased: Callable[[int, int, int, str], None] | None = None
-        self._known: dict[Hashable, Any] = {}  # answers, of which a commit that is gathered makes use
+        self._known: dict[Hashable, Any] = {}  # answers, of which a commit makes use
+        self._known_since: int | None = None  # what was seen of others by then
         self._opening = _Opening()
         self._waiting: list[_Operation[Any]] = []
         self._seen = 0  # of those that wait, a turn of the event loop ago
@@ -333,14 +334,13 @@ class Writer:
         Returns:
             What came of each operation; ``None`` where nothing was done, and it has to be done statement by statement.
         """
-        if not all(operation.at_once for operation in group):
-            return None
         for guesses in (True, False):
             try:
                 gathered = self._database.gathering(connection)
-                if gathered is None:
+                if gathered is None or not all(operation.at_once for operation in group):
                     return None
-                commit = self._begun_commit(gathered, self._database.now(), group, gathered=gathered, guesses=guesses)
+                now = self._database.now()
+                commit = self._begun_commit(gathered, now, group, gathered=gathered, known=self._known, guesses=guesses)
                 told = self._apply_all(
                     commit, [one for one in group if not one.droppable or not one.future.cancelled()]
                 )
@@ -365,7 +365,9 @@ class Writer:
         group: list[_Operation[Any]],
         *,
         gathered: Gathered | None = None,
+        known: dict[Hashable, Any] | None,
         guesses: bool = True,
+        knows: bool = False,
     ) -> Commit:
         """A commit of a group."""
         return Commit(
@@ -376,16 +378,32 @@ class Writer:
             service_clock=self.service_clock,
             leased=self.leased,
             gathered=gathered,
-            known=self._known,
+            known=known,
             guesses=guesses,
+            knows=knows,
             within=0.0 if gathered is None else self._database.within,
             of=group,
         )
 
+    def _answers(self, group: Iterable[_Operation[Any]]) -> tuple[dict[Hashable, Any] | None, bool]:
+        """Answers of which a commit makes use, statement by statement; and whether they hold without being asked again.
+
+        They do between commits that only move orders, as long as no other connection has committed anything.
+        """
+        seen = self._database.seen_of_others
+        if seen is None:
+            return self._known, False
+        moves = all(operation.only_moves for operation in group)
+        if seen != self._known_since or not moves:
+            self._known.clear()
+            self._known_since = seen
+        return (self._known, True) if moves else (None, False)
+
     def _commit(self, connection: Connection, now: float, group: list[_Operation[Any]]) -> _Done:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
-            commit = self._begun_commit(connection, now, group)
+            known, knows = self._answers(group)
+            commit = self._begun_commit(connection, now, group, known=known, knows=knows)
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
             sealed = self._database.seal(commit)
@@ -473,6 +491,7 @@ class Writer:
 
     def _undone(self, connection: Connection, group: list[_Operation[Any]], error: Exception) -> list[_Told]:
         """Nothing of a group was done: every operation in it failed."""
+        self._known.clear()
         with suppress(self._database.Error):
             connection.rollback()
         return self._failed(group, error)

@@ -120,6 +120,7 @@ class PostgresDatabase:
 
     Error: type[Exception] = psycopg.Error
     within = 2.0
+    seen_of_others = None
     takes_arrays = True
 
     def __init__(

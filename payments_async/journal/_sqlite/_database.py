@@ -82,6 +82,8 @@ class SqliteDatabase:
         self.place = Path(os.path.realpath(path))
         self.is_new = False
         self._schema: int | None = None  # the number of the tables' definitions that were looked at
+        self._data: int | None = None  # ... and of all that other connections have written
+        self.seen_of_others = 0
         self.commits = Tally()
         self._version = 0
         self._epoch = FileIdentity(self.place, self, named=path, clock=clock, steps=steps)
@@ -131,6 +133,7 @@ class SqliteDatabase:
             self._epoch.check_unmixed()
             _opening.check_whole(self.place, str(self._path), busy_timeout=self._busy_timeout)
             connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
+            self._data = None
             try:
                 check_here(_facts_in(connection), str(self._path))
                 self._check_unchanged(connection)
@@ -214,6 +217,9 @@ class SqliteDatabase:
 
     def _check_unchanged(self, connection: Connection) -> None:
         """Raise ``JournalUnavailable`` where triggers of another program may drop or change what is written."""
+        data = _opening.version_of(connection)
+        if data == self._data:
+            return  # no other connection has written anything
         (schema,) = connection.execute("PRAGMA schema_version").fetchone()
         if schema != self._schema:
             if found := _opening.changers(connection):
@@ -221,6 +227,7 @@ class SqliteDatabase:
                     f"{self._path}: the {found} of another program may drop or change rows: drop it"
                 )
             self._schema = schema
+        self._data, self.seen_of_others = data, self.seen_of_others + 1
 
     def gathering(self, connection: Connection, /) -> None:
         """A statement costs no journey here."""

@@ -237,12 +237,13 @@ class FileIdentity:
             self._files.check_content(commit.connection)
         if not (commit.moves or commit.is_counted or commit.last):
             return partial(_checkpoint, commit.connection) if commit.is_milestone else None
-        before, last, oldest = commit.execute(_COUNTED).fetchone()
-        count = before + 1
-        commit.execute(_COUNT, (str(count), commit.last or last or ""))
+        before, last, oldest = commit.finds_as_before(_COUNTED)
+        count, last = before + 1, commit.last or last or ""
+        commit.connection.execute(_COUNT, (str(count), last))
+        commit.will_find((count, last, oldest), _COUNTED, ())
         filed, self._filed = self._filed, None
         if filed is not None:
-            commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (FILED, str(filed)))
+            commit.connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (FILED, str(filed)))
         if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
             check_usable(Version(int(oldest), int(oldest)), self._steps)
         if max(self._counts()) >= count:

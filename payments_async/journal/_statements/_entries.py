@@ -37,6 +37,7 @@ from payments_async.journal._statements._database import (
     Connection,
     Database,
     Gathered,
+    Rows,
     Unforeseen,
     given,
 )
@@ -136,11 +137,13 @@ class Commit:
         known: Rows that questions were answered with, over all commits of a connection; ``None`` where they are of no
             use.
         guesses: Where statements are gathered, questions are answered as usual; otherwise each is asked.
+        knows: What is known holds without being asked again: nobody has written since but in usual statements.
         within: Seconds after ``now`` in which the commit is made, or not at all.
     """
 
     __slots__ = (
-        *("_crash_at", "_gathered", "_guesses", "_known", "connection", "database", "execute", "latest", "leased"),
+        *("_crash_at", "_gathered", "_guesses", "_known", "_knows", "connection", "database", "execute"),
+        *("latest", "leased"),
         *(
             "changed",
             "has_claimed",
@@ -167,6 +170,7 @@ class Commit:
         gathered: Gathered | None = None,
         known: MutableMapping[Hashable, Any] | None = None,
         guesses: bool = True,
+        knows: bool = False,
         within: float = 0.0,
         of: object = None,
     ) -> None:
@@ -180,8 +184,9 @@ class Commit:
         told = None if service_clock is None else service_clock()
         is_slow = told is not None and CLOCKS_DIFFER < told - now < _FAR_AHEAD
         self.permit_at = now if told is None or (told > now - _FAR_AHEAD and not is_slow) else told
+        self._knows = knows
         self.connection = connection
-        self.execute = connection.execute
+        self.execute = self._executed if knows else connection.execute
         self._crash_at = crash_at
         self.database = database
         self.nameless: bool | None = None
@@ -221,8 +226,9 @@ class Commit:
     def finds_as_before(self, sql: str, values: Sequence[Any] = ()) -> Any:
         """The only row of a question, which is usually the one it was answered with last; ``None`` for none."""
         key = (sql, *values)
-        if self._gathered is not None and self._known is not None and key in self._known:
-            self._gathered.gather(sql, values, self._known[key] or ())
+        if self._known is not None and key in self._known and (self._knows or self._gathered is not None):
+            if self._gathered is not None:
+                self._gathered.gather(sql, values, self._known[key] or ())
             return self._known[key]
         row = next(iter(self._found(sql, values)), None)
         self.will_find(row, sql, values)
@@ -239,6 +245,12 @@ class Commit:
                 self._known.clear()
             self._known[(sql, *values)] = row
 
+    def _executed(self, sql: str, values: Sequence[Any] = ()) -> Rows:
+        """Any other statement: where it writes, what was known is asked again."""
+        if self._known is not None and not sql.startswith("SELECT "):
+            self._known.clear()
+        return self.connection.execute(sql, values)
+
     def look_ahead(self, questions: Iterable[Question]) -> None:
         """Questions that are asked in a moment: where statements are gathered, in one exchange for all of them."""
         if self._gathered is not None:
@@ -247,7 +259,7 @@ class Commit:
     def writes(self, count: int, sql: str, values: Sequence[Any]) -> int:
         """How many rows a statement writes, which are usually so many."""
         if self._gathered is None:
-            return self.execute(sql, values).rowcount
+            return self.connection.execute(sql, values).rowcount
         self._gathered.gather(sql, values, count)
         return count
 
@@ -306,7 +318,7 @@ class Commit:
                 raise Unforeseen from error
         moved, changed, settled = len(self.moves), self.changed, len(self.settled)
         if not is_first:
-            self.execute("SAVEPOINT part")
+            self.connection.execute("SAVEPOINT part")
         try:
             result = part()
         except Exception as error:
@@ -316,7 +328,7 @@ class Commit:
                 del self.settled[settled:]
             raise
         if not is_first:
-            self.execute("RELEASE part")
+            self.connection.execute("RELEASE part")
         return result
 
     def _undo(self, moved: int, *, is_first: bool) -> None:
@@ -333,6 +345,8 @@ class Commit:
             self.execute("RELEASE part")
         del self.moves[moved:]
         self.nameless = None
+        if self._known is not None:
+            self._known.clear()
 
     def goes_on(self, error: Exception) -> bool:
         """Whether an error is that of one operation alone: neither the disk's nor the end of the transaction."""
@@ -342,15 +356,15 @@ class Commit:
         """Add up what moved; once for each commit, however many orders moved."""
         changes: dict[tuple[int, str], tuple[int, Decimal]] = {}
         for run, state, count, amount in self.moves:
-            orders, total = changes.get((run, state), (0, Decimal(0)))
-            changes[run, state] = orders + count, EXACT.add(total, amount)
+            known = changes.get((run, state))
+            changes[run, state] = (count, amount) if known is None else (known[0] + count, EXACT.add(known[1], amount))
         values: list[object] = []
         for key, (count, amount) in changes.items():
             if count or amount:
                 values += (*key, count, format(amount, "f"))
         if values:
             marks = ", ".join(["(?, ?, ?, ?)"] * (len(values) // 4))
-            self.execute(
+            self.connection.execute(
                 f"""INSERT INTO progress (run, state, count, total) VALUES {marks} ON CONFLICT (run, state)
                 DO UPDATE SET count = progress.count + excluded.count, total = {ADDED}""",  # noqa: S608 - marks only
                 values,
@@ -397,6 +411,8 @@ def marks_for(values: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 def sum_of(amounts: Sequence[Decimal]) -> Decimal:
     """The exact sum of the amounts of many orders."""
+    if len(amounts) == 1:
+        return EXACT.plus(amounts[0])
     with localcontext(EXACT):
         return sum(amounts, Decimal(0))
 
