@@ -4,8 +4,10 @@ import asyncio
 import json
 import shlex
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from bulk.files import row, write_csv
 from cli.commands import Ran, Run, started
+from yarl import URL
 
 from payments_async._cli import telling
+from payments_async._cli.http import exchange
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--batch-id", "november", "--journal", "j.sqlite")
@@ -152,6 +156,26 @@ async def test_what_is_neither_a_program_nor_an_address(run: Run, sandbox: Sandb
     """It is bad input, and nothing is sent."""
     ran = await sent(run, "--notify", target)
     assert (2, True, 0) == (ran.status, "--notify: name a program" in ran.said, len(sandbox.ledger))
+
+
+async def test_an_address_that_takes_nothing() -> None:
+    """Its connection ends with the time that it has, and not when it takes what it was told after all."""
+    with socket.create_server(("127.0.0.1", 0)) as ear:
+        url, told = URL(f"http://127.0.0.1:{ear.getsockname()[1]}/"), bytes(30_000_000)
+        with pytest.raises(TimeoutError):
+            await exchange("POST", url, body=told, timeout=0.1)
+        theirs, _ = ear.accept()
+        with theirs:
+            assert await asyncio.to_thread(length_of, theirs) < len(told)
+
+
+def length_of(connection: socket.socket) -> int:
+    """How much comes until the other side ends it."""
+    length = 0
+    with suppress(ConnectionResetError):
+        while piece := connection.recv(1 << 20):
+            length += len(piece)
+    return length
 
 
 @pytest.mark.slow
