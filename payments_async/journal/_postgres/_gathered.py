@@ -11,8 +11,8 @@ Machines wait for each other no longer than the server itself takes: no journey 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _INT, _FLOAT, _BYTES, _INFERRED = 20, 701, 17, 0  # types, as the server numbers them
 _TYPES: dict[type, int] = {int: _INT, bool: _INT, float: _FLOAT, bytes: _BYTES, bytearray: _BYTES}
 _NAMES = {_INT: "BIGINT", _FLOAT: "DOUBLE PRECISION", _BYTES: "BYTEA", _INFERRED: "TEXT"}
-_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
+_KEPT = 1000  # statements
 _ASKS, _WRITES = "SELECT ", ("INSERT ", "UPDATE ", "DELETE ")
 # All rows of an answer in one text, by which it is known again.
 _DIGEST = "(SELECT encode(sha256(convert_to(string_agg(CAST(answer AS TEXT), ','), 'UTF8')), 'hex') FROM answer)"
@@ -59,15 +59,12 @@ class GatheredCommit:
         values = list(parameters)
         self._written += sql.startswith(_WRITES)
         if isinstance(answer, int):
-            sql = f"WITH answer AS ({sql} RETURNING 1) SELECT 1 / CAST((SELECT count(*) FROM answer) = ? AS INT)"  # noqa: S608
+            sql = _that_writes(sql)
             values.append(answer)
         elif answer is not None and not answer:
-            sql = f"WITH answer AS ({sql}) SELECT 1 / CAST(NOT EXISTS (SELECT 1 FROM answer) AS INT)"  # noqa: S608
+            sql = _that_finds_none(sql)
         elif answer:
-            names = [f"column{place}" for place in range(1, len(answer) + 1)]
-            alike = " AND ".join(map(_compared, names, answer))
-            sql = f"""WITH answer ({", ".join(names)}) AS ({sql}) SELECT 1 / CAST(
-                (SELECT count(*) = 1 AND coalesce(bool_and({alike}), FALSE) FROM answer) AS INT)"""  # noqa: S608
+            sql = _that_finds(sql, tuple(map(type, answer)))
             values += [value for value in answer if value is not None]
         self._statements.append(statement(sql, values))
 
@@ -221,40 +218,94 @@ def rows_of(connection: PgConnection, result: PGresult) -> list[Any]:
 
 def statement(sql: str, parameters: Sequence[Any] = ()) -> Statement:
     """A statement with its values as they leave."""
-    types = tuple(_TYPES.get(type(value), _INFERRED) for value in parameters)
-    return Statement(sql, types, list(map(_sent, parameters)), [int(kind == _BYTES) for kind in types])
+    types = tuple([_TYPES.get(type(value), _INFERRED) for value in parameters])
+    sent = [_SENT.get(type(value), _sent_as_its_kind)(value) for value in parameters]
+    return Statement(sql, types, sent, _formats(types))
 
 
-def _sent(value: Any) -> bytes | None:
-    """A value as it leaves: bytes as they are, everything else as a text. Raises ``Unforeseen`` for what cannot."""
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if isinstance(value, int):
-        return b"%d" % value  # a truth too
-    if isinstance(value, list):
-        return b"{%b}" % b",".join(map(_element, value))
-    text = repr(value) if isinstance(value, float) else str.__str__(value)
-    if "\0" in text or _HALF.search(text):
+@lru_cache(_KEPT)
+def _formats(types: tuple[int, ...]) -> Sequence[int]:
+    return [int(kind == _BYTES) for kind in types]
+
+
+def _text(value: str) -> bytes:
+    """A text as it leaves. Raises ``Unforeseen`` for what cannot."""
+    try:
+        sent = str.encode(value)
+    except UnicodeEncodeError as error:  # a half of a surrogate pair
+        raise Unforeseen from error
+    if b"\0" in sent:
         raise Unforeseen
-    return text.encode()
+    return sent
 
 
-def _element(value: Any) -> bytes:
-    """A value of an array, as the server reads it."""
-    if value is None:
-        return b"NULL"
-    if isinstance(value, bytes | bytearray):
-        return b'"\\\\x%b"' % value.hex().encode()
-    sent = _sent(value)
-    assert sent is not None
-    return b'"%b"' % sent.replace(b"\\", b"\\\\").replace(b'"', b'\\"') if isinstance(value, str) else sent
+def _quoted(value: str) -> bytes:
+    """A text of an array."""
+    return b'"%b"' % _text(value).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
-def _compared(name: str, value: object) -> str:
+def _sent_as_its_kind(value: Any) -> bytes | None:
+    """A value of a class that is derived from one of these, such as a member of an enumeration."""
+    return _SENT[_kind_of(value)](value)
+
+
+def _element_as_its_kind(value: Any) -> bytes:
+    return _ELEMENTS[_kind_of(value)](value)
+
+
+def _kind_of(value: Any) -> type:
+    return next(kind for kind in (str, int, float, bytes) if isinstance(value, kind))
+
+
+# How values leave: bytes as they are, everything else as a text; and how they are written in an array.
+_SENT: dict[type, Callable[[Any], bytes | None]] = {
+    type(None): lambda _: None,
+    bytes: lambda value: value,
+    bytearray: bytes,
+    int: b"%d".__mod__,
+    bool: b"%d".__mod__,
+    float: lambda value: repr(value).encode(),
+    str: _text,
+    list: lambda values: b"{%b}" % b",".join([_ELEMENTS.get(type(one), _element_as_its_kind)(one) for one in values]),
+}
+_ELEMENTS: dict[type, Callable[[Any], bytes]] = {
+    type(None): lambda _: b"NULL",
+    bytes: lambda value: b'"\\\\x%b"' % value.hex().encode(),
+    bytearray: lambda value: b'"\\\\x%b"' % value.hex().encode(),
+    int: b"%d".__mod__,
+    bool: b"%d".__mod__,
+    float: lambda value: repr(value).encode(),
+    str: _quoted,
+}
+
+
+# Few different ones, each made once: to make such a text, and to find what was prepared by it, takes long.
+
+
+@lru_cache(_KEPT)
+def _that_writes(sql: str) -> str:
+    """A statement that has to write so many rows."""
+    return f"WITH answer AS ({sql} RETURNING 1) SELECT 1 / CAST((SELECT count(*) FROM answer) = ? AS INT)"  # noqa: S608
+
+
+@lru_cache(_KEPT)
+def _that_finds_none(sql: str) -> str:
+    """A statement that has to find nothing."""
+    return f"WITH answer AS ({sql}) SELECT 1 / CAST(NOT EXISTS (SELECT 1 FROM answer) AS INT)"  # noqa: S608
+
+
+@lru_cache(_KEPT)
+def _that_finds(sql: str, kinds: tuple[type, ...]) -> str:
+    """A statement that has to find one row, of values of these kinds."""
+    names = [f"column{place}" for place in range(1, len(kinds) + 1)]
+    alike = " AND ".join(map(_compared, names, kinds))
+    return f"""WITH answer ({", ".join(names)}) AS ({sql}) SELECT 1 / CAST(
+        (SELECT count(*) = 1 AND coalesce(bool_and({alike}), FALSE) FROM answer) AS INT)"""  # noqa: S608
+
+
+def _compared(name: str, kind: type) -> str:
     """The condition that a column of an answer is as it usually is."""
-    if value is None:
+    if kind is type(None):
         return f"{name} IS NULL"
-    mark = f"CAST(? AS {_NAMES[_TYPES.get(type(value), _INFERRED)]})"
-    return f"{name} = ({mark} <> 0)" if isinstance(value, bool) else f"{name} = {mark}"
+    mark = f"CAST(? AS {_NAMES[_TYPES.get(kind, _INFERRED)]})"
+    return f"{name} = ({mark} <> 0)" if issubclass(kind, bool) else f"{name} = {mark}"
