@@ -117,6 +117,38 @@ async def test_what_another_process_commits_is_heard(schema: str) -> None:
             assert seen != await waiting
 
 
+async def test_what_only_moves_orders_elsewhere_wakes_few(schema: str) -> None:
+    """At once those who wait for these states; others five times a second at most, and of the last commit too."""
+    async with (
+        PostgresJournal(postgres.dsn(), schema=schema) as one,
+        PostgresJournal(postgres.dsn(), schema=schema) as other,
+    ):
+        await one.open_outbox(BATCH, IDENTITY)
+        chunk = (await one.put(BATCH, order(0), owner="worker", permits=True)).chunk
+        woken: dict[State, list[float]] = {State.SENDING: [], State.UNKNOWN: []}
+        clock = asyncio.get_running_loop().time
+
+        async def hears(state: State) -> None:
+            seen = await other.committed(0, timeout=0)
+            while True:
+                seen = await other.committed(seen, timeout=3600, wanted=lambda: (state,))
+                woken[state].append(clock())
+
+        hearing = [asyncio.create_task(hears(state)) for state in woken]
+        begun, number = clock(), 1
+        async with asyncio.timeout(60):
+            while len(woken[State.SENDING]) < 40:
+                await one.put(BATCH, order(number), owner="worker", chunk=chunk, permits=True)
+                number += 1
+            last = clock()
+            assert len(woken[State.UNKNOWN]) <= 3 + (last - begun) / 0.2
+            while not woken[State.UNKNOWN] or woken[State.UNKNOWN][-1] < last:  # noqa: ASYNC110 - a list tells of nothing
+                await asyncio.sleep(0.01)
+        for task in hearing:
+            task.cancel()
+        await asyncio.gather(*hearing, return_exceptions=True)
+
+
 async def test_a_session_that_was_ended_is_made_anew(schema: str) -> None:
     """Whoever comes next notices nothing: neither who writes nor who reads."""
     async with PostgresJournal(postgres.dsn(), schema=schema) as journal:

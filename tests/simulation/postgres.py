@@ -212,8 +212,8 @@ class Server:
             self.flush(listener, connection.raw.simulated)
             hear(listener, connection)
 
-        def waited(listener: Any, sockets: list[int], seconds: float) -> bool:
-            return self.wait_for_notice(listener, sockets, seconds)
+        def waited(listener: Any, seconds: float, selector: Any = None) -> bool:
+            return self.wait_for_notice(listener, seconds, hears=selector is not None)
 
         vars(time)["sleep"] = _sleep
         vars(_attendant)["threading"] = SimpleNamespace(Thread=SimulatedThread)
@@ -469,13 +469,13 @@ class Server:
             session.raw.pgconn.send_query(b"")
             self._drive(session, generators.execute(session.raw.pgconn))
 
-    def wait_for_notice(self, listener: Any, sockets: list[int], seconds: float) -> bool:
+    def wait_for_notice(self, listener: Any, seconds: float, *, hears: bool) -> bool:
         """In place of ``JournalListener._wait``."""
         thread = running()
         assert thread is not None
 
         def is_told() -> bool:
-            return bool(sockets) and listener.has_notice
+            return hears and listener.has_notice
 
         def is_due() -> bool:
             attendants = listener._attendants

@@ -1620,7 +1620,8 @@ class Journal:
         Args:
             seen: What the last call told, or 0.
             wanted: Tells the states that the caller hears of. By it no ``put``, ``permit`` or ``record`` of this
-                journal wakes the caller that moves orders into other states alone; those of other processes do.
+                journal wakes the caller that moves orders into other states alone; those of other processes do, in a
+                database five times a second at most.
         """
         return await self._database.commits.beyond(seen, timeout, wanted)
 

@@ -41,11 +41,11 @@ class Tally:
             if not waiting.done() and (entered is None or wanted is None or not set(entered).isdisjoint(wanted())):
                 waiting.set_result(None)
 
-    def rise_soon(self) -> None:
-        """In another thread: something was heard of."""
+    def rise_soon(self, entered: Collection[str] | None = None) -> None:
+        """In another thread: something was heard of, as for ``rise``."""
         if self.loop is not None:
             with suppress(RuntimeError):  # it is closed: none waits
-                self.loop.call_soon_threadsafe(self.rise)
+                self.loop.call_soon_threadsafe(self.rise, entered)
 
     def is_beyond(self, seen: int, wanted: Wanted | None = None) -> bool:
         """Whether anything was heard of since it was this number."""

@@ -345,12 +345,13 @@ class Writer:
                     commit, [one for one in group if not one.droppable or not one.future.cancelled()]
                 )
                 commit.write_progress()
+                commit.entered = _entered(commit, group)
                 commit.passed("commit.begun")
                 if (done := self._database.perform(commit, gathered)) is not None:
                     commit.passed("commit.done")
                     done()
                     _log_settled(commit)
-                    return list(map(_told_now, told)), _entered(commit, group)
+                    return list(map(_told_now, told)), commit.entered
             except Unforeseen:
                 pass
             except Exception as error:  # noqa: BLE001 - as in `_commit`

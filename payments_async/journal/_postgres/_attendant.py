@@ -13,7 +13,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any, ClassVar
@@ -30,6 +30,7 @@ _log = logging.getLogger("payments_async.journal")
 _LOOK = 1.0  # seconds between two looks for the dead
 _AGAIN = 0.25  # ... until a server that cannot be reached is tried again
 _BREATH = 0.02  # ... for which commits that follow each other are told as one
+_SELDOM = 0.2  # ... between two of which all are to hear that only move orders
 _PATIENCE = 5.0  # ... that closing waits for a server that does not answer
 _LOCKED = "SET lock_timeout = 250"  # milliseconds: tables of one journal that are locked hold up none of the others
 # Whoever has a row here, and no lock of the number in it, is gone, or on the way back from a server that was started
@@ -62,8 +63,8 @@ class Attendant:
         schema: The namespace, which is the name of the channel too.
         holder: The name of this opening.
         heard: Called, in the listener's thread, when another journal has committed something, or may have: with the
-            count of all commits that moved an order, or ``None`` where it is in the tray alone; and with whether it
-            may be there.
+            count of all commits that moved an order, or ``None`` where it is in the tray alone; with whether it may be
+            there; and with the states that orders came to, where nothing else is to be heard of now, else ``None``.
         mark: Gives what our own commits are notified with, of which this journal knows.
         lent: Called when the session was found to be another one: a pooler lends them, since a moment ago.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
@@ -81,7 +82,7 @@ class Attendant:
         key: Hashable,
         schema: str,
         holder: str,
-        heard: Callable[[int | None, bool], None],
+        heard: Callable[[int | None, bool, Collection[str] | None], None],
         mark: Callable[[], str],
         lent: Callable[[], None],
         grace: float = 2.0,
@@ -103,6 +104,9 @@ class Attendant:
         self._looked = -math.inf  # when it was seen who is missing
         self._is_told = False
         self._is_laid = False
+        self._entered: set[str] = set()  # states that orders came to by commits of others, which are not told of yet
+        self._owes = False  # those who hear of other states have not been told of some of these
+        self._told_all = -math.inf  # when everyone was told
         self._has_ended = False
         self._telling = Lock()
         self._drawn = 0
@@ -150,7 +154,12 @@ class Attendant:
     @property
     def has_news(self) -> bool:
         """Whether there is something to be told."""
-        return self._is_told or self._is_laid
+        return self._is_told or self._is_laid or bool(self._entered) or self.owes_at <= self._clock()
+
+    @property
+    def owes_at(self) -> float:
+        """When everyone is to hear of what some have heard of."""
+        return self._told_all + _SELDOM if self._owes else math.inf
 
     @property
     def due_at(self) -> float:
@@ -218,27 +227,37 @@ class Attendant:
     def note(self, told: psycopg.Notify | PGnotify) -> None:
         """A notice of our channel has come."""
         words = told.payload if isinstance(told, psycopg.Notify) else told.extra.decode()
+        mark, *entered = words.split(" ")
         if words == TRAY:
             self._is_laid = True
-        else:
-            self._is_told |= words != self._mark()
+        elif mark != self._mark():
+            self._entered.update(entered)
+            self._is_told |= not entered
 
     def counting(self) -> tuple[str, Sequence[object]]:
         """The question how many commits there are: a notice does not say, for that may be anybody's."""
         table = f"{quoted(self.schema)}.meta"
         return f"SELECT coalesce(max(CAST(value AS BIGINT)), 0) FROM {table} WHERE key = 'commits'", ()  # noqa: S608
 
-    def taken(self) -> tuple[bool, bool]:
-        """What is to be told from now on: of commits, of what is laid in the tray."""
-        taken = self._is_told, self._is_laid
-        self._is_told = self._is_laid = False
-        return taken
+    def taken(self) -> tuple[bool, bool, Collection[str] | None]:
+        """What is to be told from now on: of commits; of what is laid in the tray; to which states orders came.
 
-    def tell(self, commits: int | None, is_laid: bool) -> None:
+        That is ``None`` where everyone is to be told. Who waits for other states hears seldom of commits that follow
+        each other and only move orders: to look at what they have left takes more than they do.
+        """
+        now, is_told, is_laid, entered = self._clock(), self._is_told, self._is_laid, self._entered
+        self._is_told, self._is_laid, self._entered = False, False, set()
+        self._owes |= bool(entered)
+        if not is_told and (not self._owes or now < self._told_all + _SELDOM):
+            return bool(entered), is_laid, entered
+        self._owes, self._told_all = False, now
+        return True, is_laid, None
+
+    def tell(self, commits: int | None, is_laid: bool, entered: Collection[str] | None) -> None:
         """Tell it, unless the journal was closed."""
         with self._telling:
             if not self._has_ended:
-                self._heard(commits, is_laid)
+                self._heard(commits, is_laid, entered)
 
     def lose(self) -> None:
         """The session is gone: a holder counts as missing from our next look on."""
@@ -313,7 +332,8 @@ class JournalListener:
 
     def _run(self) -> None:
         """The life of the thread."""
-        with self._ours, self._theirs:
+        with self._ours, self._theirs, selectors.DefaultSelector() as self._selector:
+            self._selector.register(self._theirs, selectors.EVENT_READ)
             self._live()
 
     def _live(self) -> None:
@@ -332,9 +352,15 @@ class JournalListener:
                 for attendant in list(self._attendants):
                     attendant.lose()
                 if clock() - begun < _LOOK:  # one that has lasted is made anew at once
-                    self._wait([], _AGAIN)
+                    self._wait(_AGAIN)
 
     def _attend(self, connection: PgConnection) -> None:
+        with selectors.DefaultSelector() as selector:
+            for one in (self._theirs.fileno(), connection.raw.pgconn.socket):
+                selector.register(one, selectors.EVENT_READ)
+            self._attend_by(connection, selector)
+
+    def _attend_by(self, connection: PgConnection, selector: selectors.BaseSelector) -> None:
         self._held, self._shown = {}, {}
         connection.script(_LOCKED)
         connection.raw.add_notify_handler(self._note)
@@ -349,9 +375,9 @@ class JournalListener:
                 return
             looked = now if is_time else looked
             self._drain(connection)
-            until = min([looked + _LOOK, *(one.due_at for one in self._shown)])
+            until = min([looked + _LOOK, *(min(one.due_at, one.owes_at) for one in self._shown)])
             left = max(0.0, until - time.monotonic())
-            if any(one.has_news for one in self._shown) or self._wait([connection.raw.pgconn.socket], left):
+            if any(one.has_news for one in self._shown) or self._wait(left, selector):
                 self._hear(connection)
 
     def _those_who_stay(self, connection: PgConnection) -> Sequence[Attendant]:
@@ -398,13 +424,13 @@ class JournalListener:
         connection.raw.pgconn.consume_input()
         self._drain(connection)
         news = {one: one.taken() for one in self._shown if one.has_news}
-        asked = {one: one.counting() for one, (is_told, _) in news.items() if is_told}
+        asked = {one: one.counting() for one, (is_told, *_) in news.items() if is_told}
         counts = {one: int(value) for one, (value,) in self._answers(connection, asked)}
-        for one, (is_told, is_laid) in news.items():
+        for one, (is_told, is_laid, entered) in news.items():
             if one in counts or not is_told:
-                one.tell(counts.get(one), is_laid)
+                one.tell(counts.get(one), is_laid, entered)
         if news:
-            self._wait([], _BREATH)
+            self._wait(_BREATH)
 
     def _answers(
         self, connection: PgConnection, questions: Mapping[Attendant, tuple[str, Sequence[object]]]
@@ -434,16 +460,18 @@ class JournalListener:
             raise JournalUnavailable("the session of the listener is lost")
         self._shown.pop(one, None)
 
-    def _wait(self, sockets: list[int], seconds: float) -> bool:
-        """Wait for one of these, for so long at most, unless somebody wakes us; tells whether there is something."""
-        with selectors.DefaultSelector() as selector:
-            for one in (self._theirs.fileno(), *sockets):
-                selector.register(one, selectors.EVENT_READ)
-            readable = {key.fd for key, _ in selector.select(seconds)}
-        if self._theirs.fileno() in readable:
+    def _wait(self, seconds: float, selector: selectors.BaseSelector | None = None) -> bool:
+        """Wait until somebody wakes us, or there is something else that a selector waits for; tells whether that is so.
+
+        Args:
+            seconds: At most.
+            selector: With the socket that wakes us, and another one; by default with the first alone.
+        """
+        readable = [key.fd for key, _ in (selector or self._selector).select(seconds)]
+        if (ours := self._theirs.fileno()) in readable:
             with suppress(OSError):
                 self._theirs.recv(64)
-        return any(one in readable for one in sockets)
+        return any(one != ours for one in readable)
 
 
 sharing: Callable[[], Hashable] = os.getpid  # who shares; a simulation has several processes in one

@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -505,7 +505,8 @@ class PostgresDatabase:
         ours = f"pg_backend_pid() = ? AND current_schema() = ? AND {_JOURNAL_ID} = ?"
         check = f"SELECT {_NOW}, 1 / CAST(coalesce({durable} AND {in_time} AND {ours}, FALSE) AS INT)"
         values = (now - self.within, now + self.within, connection.session, self._schema, self.journal_id)
-        end = self._end.format("?", "?"), (self.journal_id, self._mark)
+        told = " ".join((self._mark, *sorted(commit.entered or ())))
+        end = self._end.format("?", "?"), (self.journal_id, told)
         under_way = time.monotonic() + self.within
         try:
             moment = gathered.perform(_BEGIN, _LOCK.format(""), (check, values), end=end)
@@ -577,11 +578,11 @@ class PostgresDatabase:
         while self._attendant is not None and self._attendant.is_unsure and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(_MOMENT)  # it comes to know by time going by
 
-    def _heard(self, commits: int | None, is_laid: bool) -> None:
+    def _heard(self, commits: int | None, is_laid: bool, entered: Collection[str] | None) -> None:
         """Another has committed something, or may have, or laid it in the tray; called by the attendant."""
         if commits is not None:
             self._identity.hear_of(commits)
-            self.commits.rise_soon()
+            self.commits.rise_soon(entered)
         if is_laid:
             self.tray.rise_soon()
 

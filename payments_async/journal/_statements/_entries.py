@@ -129,6 +129,7 @@ class Commit:
         has_claimed: A chunk came into other hands, who send what its rows call planned.
         changed: An order whose row it wrote, the last of them; it names ``now`` as the time of that.
         latest: The latest moment that it can be by the database's clock: a lease that is good then is good.
+        entered: The states that orders came to by it, where others hear of nothing else; ``None`` where they may.
         settled: Orders whose final outcome it brings, for the log: request id, state, transaction.
         of: What is done in it; of two commits the same where the first was undone, and the second does it anew.
 
@@ -146,6 +147,7 @@ class Commit:
         *("latest", "leased"),
         *(
             "changed",
+            "entered",
             "has_claimed",
             "is_counted",
             "is_milestone",
@@ -194,6 +196,7 @@ class Commit:
         self.is_counted = False
         self.has_claimed = False
         self.changed: int | None = None
+        self.entered: Collection[str] | None = None
         self.moves: list[tuple[int, str, int, Decimal]] = []
         self.settled: list[tuple[str, State, str | None]] = []
 
