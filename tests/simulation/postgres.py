@@ -208,9 +208,9 @@ class Server:
             self.reach()
             return self.welcome(connect(cls, *args, **options))
 
-        def heard(listener: Any, connection: Any) -> None:
+        def heard(listener: Any, connection: Any) -> bool:
             self.flush(listener, connection.raw.simulated)
-            hear(listener, connection)
+            return bool(hear(listener, connection))
 
         def waited(listener: Any, seconds: float, selector: Any = None) -> bool:
             return self.wait_for_notice(listener, seconds, hears=selector is not None)

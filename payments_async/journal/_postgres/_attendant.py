@@ -374,11 +374,9 @@ class JournalListener:
                     one.lent()
                 return
             looked = now if is_time else looked
-            self._drain(connection)
             until = min([looked + _LOOK, *(min(one.due_at, one.owes_at) for one in self._shown)])
-            left = max(0.0, until - time.monotonic())
-            if any(one.has_news for one in self._shown) or self._wait(left, selector):
-                self._hear(connection)
+            while not self._hear(connection) and self._wait(max(0.0, until - time.monotonic()), selector):
+                connection.raw.pgconn.consume_input()
 
     def _those_who_stay(self, connection: PgConnection) -> Sequence[Attendant]:
         """Let go of those who leave; tells who is left."""
@@ -419,18 +417,19 @@ class JournalListener:
                 self._set_apart(connection, one)
         return is_own
 
-    def _hear(self, connection: PgConnection) -> None:
-        """Tell of commits, those of a moment together."""
-        connection.raw.pgconn.consume_input()
+    def _hear(self, connection: PgConnection) -> bool:
+        """Tell of commits of others, those of a moment together, if there are any."""
         self._drain(connection)
+        if not any(one.has_news for one in self._shown):
+            return False
         news = {one: one.taken() for one in self._shown if one.has_news}
         asked = {one: one.counting() for one, (is_told, *_) in news.items() if is_told}
         counts = {one: int(value) for one, (value,) in self._answers(connection, asked)}
         for one, (is_told, is_laid, entered) in news.items():
             if one in counts or not is_told:
                 one.tell(counts.get(one), is_laid, entered)
-        if news:
-            self._wait(_BREATH)
+        self._wait(_BREATH)
+        return True
 
     def _answers(
         self, connection: PgConnection, questions: Mapping[Attendant, tuple[str, Sequence[object]]]
@@ -461,17 +460,18 @@ class JournalListener:
         self._shown.pop(one, None)
 
     def _wait(self, seconds: float, selector: selectors.BaseSelector | None = None) -> bool:
-        """Wait until somebody wakes us, or there is something else that a selector waits for; tells whether that is so.
+        """Wait for what a selector waits for; tells whether there is something, and nobody has woken us meanwhile.
 
         Args:
             seconds: At most.
             selector: With the socket that wakes us, and another one; by default with the first alone.
         """
         readable = [key.fd for key, _ in (selector or self._selector).select(seconds)]
-        if (ours := self._theirs.fileno()) in readable:
-            with suppress(OSError):
-                self._theirs.recv(64)
-        return any(one != ours for one in readable)
+        if self._theirs.fileno() not in readable:
+            return bool(readable)
+        with suppress(OSError):
+            self._theirs.recv(64)
+        return False
 
 
 sharing: Callable[[], Hashable] = os.getpid  # who shares; a simulation has several processes in one
