@@ -102,7 +102,7 @@ def test_rows_come_as_they_are() -> None:
     assert [HEADER, ["R-1", 1000.0, "Grace Akello", "0772000017", ""]] == blocks[0][:2]
     assert 6 == sum(map(len, blocks))
     moments = [date(2026, 11, 1), time(9, 30), timedelta(hours=30), None, True]
-    assert [["2026-11-01"], ["09:30:00"], ["1 day, 6:00:00"], "None", True] == [reader._plain(one) for one in moments]
+    assert [["2026-11-01"], ["09:30:00"], ["1 day, 6:00:00"], ["None"], True] == [reader._plain(one) for one in moments]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import date, time, timedelta
-from typing import Any
 from xml.parsers import expat
 
 # Generous for a payroll: 600,000 rows of fifteen columns are let through.
@@ -173,12 +171,8 @@ def _plain(cell: object) -> object:
             return cell[:_LONGEST_CELL]
         case bool() | int() | float():
             return cell
-        case date() | time():
-            return [cell.isoformat()]
-        case timedelta():
-            return [str(cell)]
-        case _:
-            return str(cell)[:_LONGEST_CELL]
+        case _:  # a moment, by its methods: to import its class took a tenth of the start
+            return [cell.isoformat() if hasattr(cell, "isoformat") else str(cell)]
 
 
 def _is_plain(book: zipfile.ZipFile, place: str, percent_styles: frozenset[str]) -> bool:
@@ -427,7 +421,7 @@ def _parse(book: zipfile.ZipFile, place: str, begin: Callable[[str, Mapping[str,
     def started(tag: str, values: dict[str, str]) -> None:
         begin(tag.rpartition(":")[2] if ":" in tag else tag, values)
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: object) -> None:
         raise UnreadableWorkbook(_DOCTYPE)
 
     parser = expat.ParserCreate()
