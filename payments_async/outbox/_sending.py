@@ -113,6 +113,8 @@ class OrderSender:
             try:
                 why = await self._look_for(self.name)  # the journal may have forgotten what was sent
                 if why is None:
+                    if self.hinders is not None:
+                        await self.journal.check_writable()  # that it can be read again says nothing of writing
                     self.hinders, delay = None, AGAIN_INITIAL
                     await self._send()
                     continue

@@ -173,9 +173,11 @@ async def test_the_maker_cannot_approve(journal: Journal) -> None:
 
 
 async def test_persons_who_share_a_login(journal: Journal) -> None:
-    """Their names tell them apart where the journal says that logins are shared."""
+    """Their names tell them apart where the journal says that logins are shared, and its refusal asks for no login."""
     await ruled(journal, shared_logins=True)
     await journal.propose(proposal())
+    with pytest.raises(NotApproved, match="it takes another person, by another name"):
+        await journal.approve(DIGEST, by=attrs.evolve(MAKER, login="x"), note="")
     await journal.approve(DIGEST, by=attrs.evolve(MAKER, who="B. Head"), note="")
     await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
 

@@ -14,7 +14,7 @@ import pytest
 from bulk.worlds import World, payout, session
 from outbox.desks import A_MINUTE, Desk, until
 
-from payments_async.journal import JournalUnavailable, SqliteJournal
+from payments_async.journal import JournalUnavailable, Run, SqliteJournal
 from payments_async.outbox import Outbox, WorkerSettings
 from payments_async.sandbox import Fault, Sandbox
 from payments_async.testing import Testing
@@ -189,6 +189,37 @@ async def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
         await pay_all(here)
         await until(lambda: _at_rest(here), True)
         await here.check(COUNT + 1 + put)
+
+
+@pytest.mark.slow
+async def test_an_outbox_is_hindered_until_its_journal_takes_a_commit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can be read all the while: health does not say in between that all is well, and one line of the log tells."""
+    faults = Faults(points=("commit.begun",))
+    async with opened(tmp_path, faults) as here:
+        await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        faults.rate = 1.0
+        with pytest.raises(JournalUnavailable):
+            await here.outbox.put(payout(1))
+        begun, ask = 0, here.journal.run
+
+        async def run(batch_id: str) -> Run:
+            nonlocal begun
+            begun += 1
+            return await ask(batch_id)
+
+        async def has_begun_again() -> bool:
+            return begun >= 2
+
+        here.journal.run = run  # type: ignore[method-assign]
+        await until(has_begun_again, True)
+        assert ["hindered"] == [one.code for one in (await here.outbox.health()).problems]
+        assert 1 == sum("sends nothing" in line.getMessage() for line in caplog.records)
+        faults.rate = 0.0
+        await here.outbox.pay(payout(1), timeout=A_MINUTE)
+        assert (await here.outbox.health()).is_well
+        assert [] == here.sandbox.duplicates()
 
 
 async def _pages(journal: SqliteJournal, most: int) -> None:

@@ -89,9 +89,8 @@ def approve(commit: Commit, digest: str, by: Signature, note: str, remembered: S
     now_rule = rule_in_force(rule(commit), remembered)
     for maker in (one.by for one in made):
         if is_one_person(by, maker, shared_logins=now_rule.shared_logins):
-            raise NotApproved(
-                f"{by} cannot approve what {maker} has proposed: it takes another person, with a login of their own"
-            )
+            other = "by another name" if now_rule.shared_logins else "with a login of their own"
+            raise NotApproved(f"{by} cannot approve what {maker} has proposed: it takes another person, {other}")
     for before in approvals(commit, digest):
         if before.withdrawn is None and is_one_person(by, before.by, shared_logins=True):
             return before
