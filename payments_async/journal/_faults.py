@@ -91,6 +91,14 @@ class JournalClosed(JournalUnavailable):
 
     remedy = "use it inside `async with`, from one event loop of one process"
 
+    @classmethod
+    def by_fork(cls, file: object) -> JournalClosed:
+        """SQLite takes over in a forked child what its parent knew of a file's locks, and not the locks."""
+        return cls(
+            f"{file} was open in the process that this one was forked from, and a fork loses SQLite's locks: fork "
+            "before you open a journal, or begin processes by spawn"
+        )
+
 
 class JournalBehind(JournalUnavailable):
     """A copy of the journal has gone on, and this one does not know what it sent: nothing was granted."""

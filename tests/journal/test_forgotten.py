@@ -1207,12 +1207,13 @@ def child(journal, chunk, pipe):
             except JournalClosed as error:
                 told.append("closed")
         await journal.aclose()
-        for again in (journal, SqliteJournal(sys.argv[1])):
+        elsewhere = SqliteJournal(sys.argv[1] + "2")  # which is remembered by the same registry
+        for again in (journal, SqliteJournal(sys.argv[1]), SqliteJournal(sys.argv[1], state_folder=None), elsewhere):
             try:
                 async with again:
                     told.append("opened")
             except JournalClosed as error:
-                told.append("fork before you open it" in error.message)
+                told.append("fork before you open" in error.message)
         return told
     pipe.send(asyncio.run(ask()))
 
@@ -1235,16 +1236,16 @@ asyncio.run(main())
 
 
 def test_a_process_that_was_forked_off_does_not_share_an_open_journal(path: Path) -> None:
-    """It is told so, also where it opens that file anew: SQLite takes over what the parent knew, and not the locks.
+    """It is told so, also where it opens a journal anew: SQLite takes over what the parent knew, and not the locks.
 
-    Once the parent had closed its own, SQLite deleted the log under the child.
+    Once the parent had closed its own, SQLite deleted the log under the child, that of the registry too.
     """
     tests = str(Path(__file__).parent.parent)
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _FORKED, str(path)],
         env={**os.environ, "PYTHONPATH": tests}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert ("['closed', 'closed', 'closed', True, True]\n2 0\n", "") == (process.stdout, process.stderr)
+    assert ("['closed', 'closed', 'closed', True, True, True, True]\n2 0\n", "") == (process.stdout, process.stderr)
 
 
 def test_an_anchor_that_is_damaged_is_none(tmp_path: Path) -> None:

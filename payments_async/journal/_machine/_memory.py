@@ -19,12 +19,14 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from weakref import WeakSet
 
 from payments_async._values.frozen import frozen
 from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, kept_rule
 from payments_async.journal._faults import (
     HeldElsewhere,
+    JournalClosed,
     JournalError,
     JournalReadOnly,
     JournalUnavailable,
@@ -168,8 +170,12 @@ class Registry:
         path: Made, readable by its owner alone, if there is none.
         busy_timeout: Seconds to wait for another process.
 
+    Attributes:
+        place: Which file it is, by device and number.
+
     Raises:
         JournalUnavailable: Another process holds it for too long.
+        JournalClosed: It was open in the process that this one was forked from.
         RegistryDamaged: It is damaged, or no registry.
         JournalReadOnly: It cannot be made or written, or not here.
     """
@@ -186,6 +192,8 @@ class Registry:
                 raise JournalReadOnly(f"{path} cannot be written") from error
         except OSError as error:
             raise JournalReadOnly(f"{path} cannot be made ({error.strerror})") from error
+        if self._there() in _OPEN_IN_PARENT:  # what is registered here would be lost when the parent closes it
+            raise JournalClosed.by_fork(path)
         with self._translating():
             self._connection = sqlite3.connect(
                 path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
@@ -193,7 +201,8 @@ class Registry:
         try:
             with self._translating():
                 _prepare(self._connection, until=time.monotonic() + busy_timeout)
-            self._is_at = self._there()
+            self.place = self._there()
+            _OPEN_HERE.add(self)
         except JournalError as error:
             self._connection.close()
             if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNFIT:
@@ -203,6 +212,7 @@ class Registry:
     def close(self) -> None:
         """Close it."""
         self._connection.close()
+        _OPEN_HERE.discard(self)
 
     def _there(self) -> tuple[int, int] | None:
         """Which file is at its place now."""
@@ -506,7 +516,7 @@ class Registry:
         Raises:
             JournalUnavailable: The file is not at its place any more: nobody else would learn what is written.
         """
-        if self._there() != self._is_at:
+        if self._there() != self.place:
             raise JournalUnavailable(
                 f"{self._path}: what this machine remembers of its journals was moved, deleted or replaced while it is "
                 "open, and no other journal would learn what is sent from here; put it back, or end whatever uses the "
@@ -801,3 +811,15 @@ def _say_so(folder: str | Path | StateFolder, error: Exception) -> None:
         error,
         extra={"folder": str(folder), "why": str(error)},
     )
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child."""
+    _OPEN_IN_PARENT.update(registry.place for registry in _OPEN_HERE if registry.place is not None)
+    _OPEN_HERE.clear()
+
+
+_OPEN_HERE: WeakSet[Registry] = WeakSet()  # in this process
+_OPEN_IN_PARENT: set[tuple[int, int]] = set()  # when this process was forked
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)

@@ -259,10 +259,7 @@ class FileIdentity:
         """
         with _COMING_AND_GOING:
             if any(files.have(self._path) for files in _OPEN_IN_PARENT):
-                raise JournalClosed(
-                    f"{self._named} was open in the process that this one was forked from, and a fork loses SQLite's "
-                    "locks: fork before you open it, or begin processes by spawn"
-                )
+                raise JournalClosed.by_fork(self._named)
             for files in _OPEN_HERE:
                 if files.have(self._path):
                     files.check()
