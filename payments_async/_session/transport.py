@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import socket
@@ -583,6 +584,8 @@ def _words(error: Exception) -> str:
             return "the host's name could not be resolved; check the base address"
         case aiohttp.ConnectionTimeoutError():
             return "no connection in time; check the base address and the network"
+        case aiohttp.ClientConnectorError() if error.os_error.errno in (errno.EMFILE, errno.ENFILE):
+            return "this process or machine has too many open files; raise its limit (ulimit -n)"
         case aiohttp.ClientConnectorError():
             return "the connection was refused or failed; check the base address and the network"
         case TimeoutError():

@@ -5,7 +5,9 @@ import contextlib
 import gzip
 import json
 import logging
+import os
 import ssl
+import sys
 import traceback
 import zlib
 from collections.abc import AsyncIterator
@@ -119,6 +121,22 @@ async def test_a_refused_connection(payments: PaymentsSession, wire: Wire) -> No
     await payments.log_in()
     await wire.stop()
     await not_sent(payments, "refused or failed")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+async def test_a_process_with_too_many_open_files(payments: PaymentsSession, wire: Wire) -> None:
+    """Nothing left, and it is not the network that is to be looked at."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (500, before[1]))
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        with contextlib.suppress(OSError):
+            while True:
+                files.callback(os.close, os.dup(2))
+        await not_sent(payments, "too many open files; raise its limit")
+    assert not wire.requests
 
 
 async def test_a_certificate_nobody_signed(opened: Open, certificates: Path, stack: AsyncExitStack) -> None:
