@@ -170,7 +170,7 @@ class World:
     def say(self, *words: object) -> None:
         """Add to the time line, and to what two runs of a seed have in common; whose it was may come first."""
         who = str(words[0]) if isinstance(words[0], Process) or words[0] in ("service", "journal", "person") else ""
-        text = " ".join(str(word) for word in words[bool(who) :] if word != "")
+        text = " ".join(str(word) for word in words[bool(who) :] if word != "").replace(f"{self.folder}/", "")
         self.loop.note(who, text)
         self.line.append((self.loop.time(), who, text))
 
