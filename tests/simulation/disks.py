@@ -9,8 +9,9 @@ import random
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from payments_async.journal._machine import _memory
@@ -219,6 +220,33 @@ class Disk:
         return done
 
 
+class _Kind(NamedTuple):
+    """What a statement does to a disk.
+
+    Attributes:
+        level: Of ``PRAGMA synchronous``, where it sets that.
+        is_followed: It does anything to a disk, or may.
+    """
+
+    is_write: bool
+    is_commit: bool
+    is_sync: bool
+    level: int | None
+    is_followed: bool
+
+
+@cache
+def _kind_of(sql: str) -> _Kind:
+    words = sql.lstrip()[:40].upper()
+    is_write, is_sync, level = words.startswith(_WRITES), words.startswith(_SYNCS), None
+    if words.startswith("PRAGMA SYNCHRONOUS ="):
+        level = 1 if "NORMAL" in words else 0 if "OFF" in words else _FULL
+    return _Kind(is_write, words.startswith("COMMIT"), is_sync, level, is_write or is_sync or level is not None)
+
+
+_execute, _executemany = sqlite3.Connection.execute, sqlite3.Connection.executemany
+
+
 class _Connection(sqlite3.Connection):
     """A connection to a database on the disk."""
 
@@ -230,28 +258,29 @@ class _Connection(sqlite3.Connection):
         super().__init__(database, *args, **options)
 
     def execute(self, sql: str, /, *args: Any) -> Any:
-        return self._done(super().execute, sql, *args)
+        if self._disk.share or _kind_of(sql).is_followed:
+            return self._done(_execute, sql, *args)
+        return _execute(self, sql, *args)
 
     def executemany(self, sql: str, /, *args: Any) -> Any:
-        return self._done(super().executemany, sql, *args)
+        return self._done(_executemany, sql, *args)
 
     def _done(self, does: Callable[..., Any], sql: str, *args: Any) -> Any:
-        disk, words = self._disk, sql.lstrip()[:40].upper()
-        is_write, is_commit = words.startswith(_WRITES), words.startswith("COMMIT")
-        if disk.share and disk.strikes_now(self._place, fills=is_write):
+        disk, kind = self._disk, _kind_of(sql)
+        if disk.share and disk.strikes_now(self._place, fills=kind.is_write):
             drawn = disk._chance.random()
-            if is_commit and disk.code == sqlite3.SQLITE_IOERR and drawn < 0.34:
+            if kind.is_commit and disk.code == sqlite3.SQLITE_IOERR and drawn < 0.34:
                 self._commit_begins()
-                does(sql, *args)  # it is durable, and its answer is lost
-            elif drawn < 0.67 and self.in_transaction and is_write:
-                super().execute("ROLLBACK")  # as SQLite does by itself
+                does(self, sql, *args)  # it is durable, and its answer is lost
+            elif drawn < 0.67 and self.in_transaction and kind.is_write:
+                _execute(self, "ROLLBACK")  # as SQLite does by itself
             raise disk.failure()
-        if is_commit or (is_write and not self.in_transaction):
+        if kind.is_commit or (kind.is_write and not self.in_transaction):
             self._commit_begins()
-        result = does(sql, *args)
-        if words.startswith("PRAGMA SYNCHRONOUS ="):
-            self._level = 1 if "NORMAL" in words else 0 if "OFF" in words else _FULL
-        elif words.startswith(_SYNCS):
+        result = does(self, sql, *args)
+        if kind.level is not None:
+            self._level = kind.level
+        elif kind.is_sync:
             disk.synced(self._place)
         return result
 

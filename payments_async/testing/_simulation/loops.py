@@ -51,26 +51,24 @@ class SimulatedTask(asyncio.Task):  # type: ignore[type-arg]
 
 
 class _Handle(asyncio.Handle):
-    """A handle that is made in one step: most of what a loop does is to make some."""
+    """A handle that a loop fills in: most of what a loop does is to make some."""
 
     __slots__ = ()
 
-    def __init__(self, callback: Any, args: Any, loop: Any, context: contextvars.Context | None) -> None:
-        self._callback, self._args, self._loop = callback, args, loop
-        self._context = contextvars.copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = self._source_traceback = None
+    def cancel(self) -> None:
+        """Let nothing come of it."""
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _TimerHandle(asyncio.TimerHandle):
     """The same with a moment."""
 
     __slots__ = ()
+    cancel = _Handle.cancel
 
-    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: contextvars.Context | None) -> None:
-        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]
-        self._when = when
-        self._scheduled = False
+
+_new = object.__new__
 
 
 class SimulatedLoop(base_events.BaseEventLoop):
@@ -84,6 +82,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     """
 
     _stopping: bool
+    get_debug = staticmethod(bool)  # futures and tasks ask it, each of them
 
     def __init__(self, chance: random.Random, *, laziness: float = 0.1) -> None:
         super().__init__()
@@ -144,17 +143,26 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Ask for a callback in the next turn."""
-        handle = _Handle(callback, args, self, context)
+        handle: Any = _new(_Handle)
+        handle._callback, handle._args, handle._loop = callback, args, self
+        handle._context = contextvars.copy_context() if context is None else context
+        handle._cancelled = False
+        handle._repr = handle._source_traceback = None
         self._ready.append(handle)
-        return handle
+        return handle  # type: ignore[no-any-return]
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Ask for a callback at a moment; those of one moment keep their sequence."""
-        timer = _TimerHandle(when, callback, args, self, context)
+        timer: Any = _new(_TimerHandle)
+        timer._callback, timer._args, timer._loop = callback, args, self
+        timer._context = contextvars.copy_context() if context is None else context
+        timer._cancelled = timer._scheduled = False
+        timer._repr = timer._source_traceback = None
+        timer._when = when
         heapq.heappush(self._timers, (when, next(self._asked), timer))
-        return timer
+        return timer  # type: ignore[no-any-return]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
@@ -232,7 +240,12 @@ class SimulatedLoop(base_events.BaseEventLoop):
                 process.is_dead or process.is_stopped or (process.doom is not None and process.dies_at("step"))
             ):
                 self.steps += 1
-                handle._run()
+                try:  # as ``handle._run`` does
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - whatever a callback raises is noted
+                    self.problems.append(f"{handle!r} failed: {error!r}")
             elif not process.is_dead:
                 process.held.append(handle)
         if self.after_turn is not None:
