@@ -2,12 +2,15 @@
 
 import enum
 import json
+import json.encoder
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import NoReturn
 
 from ._quirks import DateShape
+
+_quoted = json.encoder.encode_basestring_ascii  # as ``json.dumps`` writes a text, without what it asks first
 
 
 def read_json(text: bytes) -> object:
@@ -28,14 +31,16 @@ def write_json(value: object) -> str:
     The standard encoder cannot do that: it only knows float, and a float is exact through 15 digits.
     """
     match value:
-        case str() | bool() | None:
+        case str():
+            return _quoted(value)
+        case bool() | None:
             return json.dumps(value)
         case Decimal():
             return _number(value)
         case int():
             return str(int(value))
         case dict():
-            return "{" + ",".join(f"{json.dumps(str(key))}:{write_json(member)}" for key, member in value.items()) + "}"
+            return "{" + ",".join(f"{_quoted(str(key))}:{write_json(member)}" for key, member in value.items()) + "}"
         case list() | tuple():
             return "[" + ",".join(map(write_json, value)) + "]"
         case _:
