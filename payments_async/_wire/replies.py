@@ -7,7 +7,7 @@ import http
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -170,13 +170,17 @@ def seconds_ahead(text: str, now: float) -> float | None:
     Args:
         now: Unix seconds.
     """
+    moment = _moment_in(text)
+    return None if moment is None else (moment - datetime.fromtimestamp(now, UTC)).total_seconds()
+
+
+@lru_cache(maxsize=8)  # the answers of one second have the same, and each commit asks for that of the last answer
+def _moment_in(text: str) -> datetime | None:
     try:
         moment = email.utils.parsedate_to_datetime(text)
     except (ValueError, OverflowError):  # of a number that no clock has
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime.fromtimestamp(now, UTC)).total_seconds()
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def told_status(error: PaymentsError) -> int | None:
