@@ -478,12 +478,11 @@ class Liveness:
                 holder = entry.name.removeprefix(self._prefix)
                 if holder in (entry.name, self.holder):
                     continue
-                file = self._folder / entry.name
                 with suppress(OSError):
-                    lock = os.open(file, os.O_RDWR)
+                    lock = os.open(entry.path, os.O_RDWR)
                     try:
                         self._flock(lock)
-                        found.append(_Dead(holder, lock, file))
+                        found.append(_Dead(holder, lock, Path(entry.path)))
                     except OSError:
                         os.close(lock)
         return found
