@@ -388,8 +388,8 @@ class Dispatcher(Generic[L]):
             facts = {"delivery": number, "error": error_text(error)}
             self._log.error("the outcome of a delivery could not be recorded: %s: %s", *facts.values(), extra=facts)
         finally:
-            self._under_way.pop(number, None)
             if not is_left:
+                self._under_way.pop(number, None)
                 self._over.discard(number)
             if self._finished:
                 self._finished.pop(number, None)
