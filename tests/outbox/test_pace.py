@@ -49,8 +49,8 @@ async def process(sandbox: Sandbox, folder: Path, rate: float | None = None) -> 
 
 
 async def is_at_work(outbox: Outbox) -> bool:
-    """Whether it would send something now."""
-    return (await outbox.health()).problem("hindered") is None
+    """Whether its workers wait for orders: before they do, it has named its rate, and heard of that of all."""
+    return outbox._sender.pool is not None and bool(outbox._sender.pool._idle)
 
 
 async def is_there(one: Process, number: int) -> bool:
