@@ -77,23 +77,23 @@ async def test_orders_of_two_processes_in_one_chunk(journals: Journals) -> None:
 async def test_a_notification_that_another_process_has_stored(journals: Journals) -> None:
     """From then on the end of an order is read from the journal, with what the notification says."""
     one, other = journals
-    placed = await put(one, 1)
-    assert await ended_at(one, placed) is not None
-    following = await put(one, 2, placed)
-    unconfirmed = Arrival(delivery=delivery(), event=event(0, 1), lease=90, doubt=Doubt.UNCONFIRMED)
-    await other.receive_all([unconfirmed], owner="receiver")
-    assert await ended_at(one, following) is None
+    assert (True, False) == await ends_around_a_notification(one, other)
 
 
 async def test_a_notification_that_was_stored_here(journals: Journals) -> None:
     """As one of another process: the statements that store it are none of a payment's."""
     one, _ = journals
-    placed = await put(one, 1)
-    assert await ended_at(one, placed) is not None
-    following = await put(one, 2, placed)
+    assert (True, False) == await ends_around_a_notification(one, one)
+
+
+async def ends_around_a_notification(journal: SqliteJournal, receives: SqliteJournal) -> tuple[bool, bool]:
+    """Whether the ends of two orders are known without a look, before and after a notification is stored."""
+    first = await put(journal, 1)
+    is_known_before = await ended_at(journal, first) is not None
+    second = await put(journal, 2, first)
     unconfirmed = Arrival(delivery=delivery(), event=event(0, 1), lease=90, doubt=Doubt.UNCONFIRMED)
-    await one.receive_all([unconfirmed], owner="receiver")
-    assert await ended_at(one, following) is None
+    await receives.receive_all([unconfirmed], owner="receiver")
+    return is_known_before, await ended_at(journal, second) is not None
 
 
 async def test_orders_that_another_journal_adopts_in_a_long_life(tmp_path: Path) -> None:
