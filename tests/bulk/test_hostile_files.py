@@ -133,7 +133,7 @@ async def test_a_reader_that_is_ended_is_told(workbook: Path, monkeypatch: pytes
     reader.write_text(
         "import os, sys\nsys.stdin.buffer.read()\n"
         'print(\'{"name": "a", "others": [], "shown": "a", "is_hidden": false, "rows": [], "columns": [], '
-        '"percents": {}, "formulas": {}}\', '
+        '"marks": {}, "formulas": {}}\', '
         "flush=True)\n"
         'print(\'[["request_id","kind","amount","name"]]\', flush=True)\nos.kill(os.getpid(), 9)\n'
     )

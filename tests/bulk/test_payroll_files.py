@@ -1,6 +1,7 @@
 """Files as people have them: titles, totals, headings of their own, no items, cells that a spreadsheet spoiled."""
 
 import json
+import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -312,6 +313,61 @@ async def test_a_cell_that_shows_a_percentage_is_no_amount(workbook: Path, style
     batch = await read_batch(edit_workbook(workbook, SHEET, '<c r="C3"', f'<c r="C3" s="{style}"'), item=MTN)
     assert ([(3, "amount")] if is_percent else []) == problems(batch)
     assert (2 if is_percent else 3) == len(batch.orders) == len(list(batch.orders))
+
+
+def shown_as(workbook: Path, code: str) -> Path:
+    """The workbook whose amounts in rows 3 and 4 have a format."""
+    edit_workbook(workbook, "xl/s.xml", "0&quot;%&quot;", code.replace('"', "&quot;"))
+    edit_workbook(workbook, SHEET, '<c r="C3"', '<c r="C3" s="3"')
+    return edit_workbook(workbook, SHEET, '<c r="C4"', '<c r="C4" s="3"')
+
+
+@pytest.mark.parametrize(
+    ("code", "currency", "words"),
+    [
+        ("[$$-409]#,##0.00", "UGX", "shown as $ in the sheet, but the row is in UGX"),
+        ('"Ksh"#,##0', "UGX", "shown as Ksh in the sheet, but the row is in UGX"),
+        ('#,##0" UGX"', "USD", "shown as UGX in the sheet, but the row is in USD"),
+        ("#,##0,", "UGX", "shows another number than the cell holds"),
+        (";;;", "UGX", "shows another number than the cell holds"),
+        ('"USh"#,##0', "UGX", None),
+        ('"US$"#,##0', "USD", None),
+        ("€0", "EUR", None),
+    ],
+)
+async def test_an_amount_that_is_shown_otherwise(workbook: Path, code: str, currency: str, words: str | None) -> None:
+    """A person sees dollars, or thousands: the cell's number is not paid in the row's currency."""
+    batch = await read_batch(shown_as(workbook, code), item=MTN, currency=currency)
+    assert ([(3, "amount"), (4, "amount")] if words else []) == problems(batch)
+    assert all(words in one.remedy for one in batch.problems if words)
+    assert (1 if words else 3) == len(list(batch.orders))
+    assert {currency} == {order.currency for order in batch.orders}
+    assert () == batch.concerns
+
+
+async def test_an_amount_shown_in_a_currency_that_nothing_names(workbook: Path) -> None:
+    """It is looked at by a person; what a sheet shows is never the currency of an order."""
+    batch = await read_batch(shown_as(workbook, "$#,##0"), item=MTN)
+    assert [] == problems(batch)
+    assert {None} == {order.currency for order in batch.orders}
+    (concern,) = batch.concerns
+    assert ("amount", "$") == (concern.field, concern.value)
+    assert "no currency is named: 2 of them, the first is row 3; they are paid in the account's" in concern.remedy
+
+
+async def test_a_telephone_number_that_a_format_completes(workbook: Path) -> None:
+    """Is read as the number that it is: only of an amount does it matter what the sheet shows."""
+    shown_as(workbook, '"+256"0')
+    for cell in ("C3", "C4"):
+        edit_workbook(workbook, SHEET, f'<c r="{cell}" s="3"', f'<c r="{cell}"')
+    with zipfile.ZipFile(workbook) as book:
+        sheet = book.read(SHEET).decode()
+    place = re.search(r'<c r="E3"[^>]*>.*?</c>', sheet)
+    assert place
+    edit_workbook(workbook, SHEET, place[0], '<c r="E3" s="3"><v>772000018</v></c>')
+    batch = await read_batch(workbook, item=MTN)
+    assert [] == problems(batch)
+    assert "+256772000018" in {order.beneficiary.phone_number for order in batch.orders}
 
 
 async def test_a_percentage_that_nobody_reads_is_no_problem(workbook: Path) -> None:

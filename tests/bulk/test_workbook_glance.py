@@ -74,10 +74,10 @@ def looked_at(data: bytes) -> tuple[bool, bool]:
         place = reader._place_of_book(book)
         ((_, _, relation),), _ = reader._sheets(book, place)
         part = reader._relations(book, place)[relation]
-        seen = reader._Seen(reader._percent_styles(book, place))
-        is_plain = reader._is_plain(book, part, seen.percent_styles)
+        seen = reader._Seen(reader._marked_styles(book, place))
+        is_plain = reader._is_plain(book, part, seen.styles)
         reader._parse(book, part, seen.begin)
-    told = (seen.rows, seen.hidden_positions(), seen.positions_of(seen.percents), seen.positions_of(seen.formulas))
+    told = (seen.rows, seen.hidden_positions(), seen.marks, seen.positions_of(seen.formulas))
     return is_plain, any(told)
 
 
@@ -93,6 +93,44 @@ def test_a_glance_at_a_sheet(name: str) -> None:
 def test_a_percentage_at_a_glance() -> None:
     """A cell that shows a percentage holds another number than it shows."""
     assert (False, True) == looked_at(workbook((b"%", b"%")))
+
+
+@pytest.mark.parametrize(
+    ("code", "mark"),
+    [
+        *dict.fromkeys(
+            (
+                "",
+                "General",
+                "0",
+                "#,##0.00",
+                "#,##0;[Red]-#,##0",
+                "#\\ ##0",
+                '#,##0"/="',
+                "_(* #,##0_);_(* (#,##0)",
+                "0;0%",
+            ),
+            "",
+        ).items(),
+        *dict.fromkeys(
+            ("yyyy-mm-dd", "d\\.m\\.yy", '[h]:mm "UTC"', "[$-409]d mmm;@", "000-000-000", "[Red]0.00E+00"), ""
+        ).items(),
+        *dict.fromkeys(("0%", "0.00%;[Red]-0.00%", '[<1]0%;0"x"', "0\\%%"), "%").items(),
+        *dict.fromkeys(
+            ("$#,##0", '"$"#,##0.00', "[$$-409]#,##0", '_("$"* #,##0.00_);_("$"* "-"??_)', '0"US$"'), "$"
+        ).items(),
+        *dict.fromkeys(
+            ("[$UGX] #,##0", '#,##0" UGX"', "\\U\\G\\X0", '"UGX "General', '_-"UGX"* #,##0_-'), "UGX"
+        ).items(),
+        *{"[$USh-ug-UG]0": "USh", '"Ksh."0': "Ksh", "[$€-2] 0": "€", "£0": "£"}.items(),
+        *dict.fromkeys(
+            ("#,##0,", "0.0,,", '0,"K"', '0"000"', '[>=1000000]0.0,,"M";0', "-0", "(0)", '"\u2212"0', ";;;"), "0"
+        ).items(),
+    ],
+)
+def test_what_a_format_shows_of_a_number(code: str, mark: str) -> None:
+    """The number itself or a moment, a percentage, a currency, or another number than the cell holds."""
+    assert mark == reader._mark(code)
 
 
 def test_rows_come_as_they_are() -> None:

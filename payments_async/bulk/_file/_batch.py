@@ -60,6 +60,10 @@ _HIDDEN_ROWS = (
     "rows are hidden in the spreadsheet, by a filter or by hand, and would be paid: {} of them, the first is row {}; "
     "show them and look at them, or delete them"
 )
+_SHOWN_CURRENCY = (
+    "rows show their amount in this currency, and no currency is named: {} of them, the first is row {}; they are paid in "
+    "the account's, so name the currency of the batch (--currency)"
+)
 _HIDDEN_COLUMN = "the column is hidden in the spreadsheet, and is read; show it and look at it"
 _SENT_ALREADY = (
     "the file was given back with what became of its rows: they were sent, and would be paid once more; send the file "
@@ -420,6 +424,7 @@ class _Walk:
         self._guessed: dict[tuple[str, str, str], tuple[int, Decimal]] = {}
         self._ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
         self._hidden: list[int] = []  # rows nobody sees and that would be paid
+        self._shown: dict[str, list[int]] = {}  # by the currency that the sheet shows, where none is named, likewise
         self._torn: list[tuple[int, int, str, str]] | None = []  # None once a column of codes explains all of them
         self._bad: set[int] = set()
         self._told: set[str] = set()  # columns the header was already blamed for
@@ -552,6 +557,8 @@ class _Walk:
             self._count_guess(reading.operator, reading.order, 1)
         if self._table.sheet is not None and row.number in self._table.sheet.hidden_rows:
             self._hidden.append(row.number)
+        if reading.shown is not None:
+            self._shown.setdefault(reading.shown, [0, row.number])[0] += 1
         if row.torn:
             self._take_torn(row)
 
@@ -658,18 +665,27 @@ class _Walk:
         headings = columns.headings if columns else ()
         if self.good and self._rules.derive_request_ids and set(GIVEN_BACK).issubset(headings):
             yield Issue(field="", value=GIVEN_BACK[0], remedy=_SENT_ALREADY)
-        if sheet is None:
+        for currency, (count, first) in self._shown.items():
+            yield Issue(field="amount", value=harmless(currency), remedy=_SHOWN_CURRENCY.format(count, first))
+        if sheet is not None:
+            yield from self._alike(sheet)
+            yield from self._hidden_parts(sheet)
+
+    def _alike(self, sheet: Sheet) -> Iterator[Issue]:
+        """Other sheets that may be the one that is meant."""
+        if self._first_layout.sheet is not None:
             return
-        if self._first_layout.sheet is None:
-            for other, found in _headed_sheets(self._path, self._first_layout, sheet).items():
-                is_alike = found.known >= FEWEST_COLUMNS and not always_needed(self._rules) & found.absent
-                if is_alike or other == sheet.shown:
-                    remedy = _SUCH_A_SHEET.format(_listed([sheet.name]))
-                    yield Issue(field="sheet", value=harmless(other), remedy=remedy)
+        for other, found in _headed_sheets(self._path, self._first_layout, sheet).items():
+            is_alike = found.known >= FEWEST_COLUMNS and not always_needed(self._rules) & found.absent
+            if is_alike or other == sheet.shown:
+                yield Issue(field="sheet", value=harmless(other), remedy=_SUCH_A_SHEET.format(_listed([sheet.name])))
+
+    def _hidden_parts(self, sheet: Sheet) -> Iterator[Issue]:
         if sheet.is_hidden and self.good:
             yield Issue(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
         if self._hidden:
             yield Issue(field="rows", value="", remedy=_HIDDEN_ROWS.format(len(self._hidden), self._hidden[0]))
+        columns = self._table.columns
         names = columns.names if columns else ()
         for position in sorted(sheet.hidden_columns):
             if position < len(names) and (name := names[position]) is not None:

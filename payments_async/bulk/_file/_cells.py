@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 from functools import lru_cache
 from types import ModuleType
+from typing import Self
 
 from payments_async._values.amounts import MAX_DIGITS as LONGEST_AMOUNT
 from payments_async._wire.orders import LONGEST_ID, LONGEST_TEXT
@@ -47,6 +48,25 @@ class ExactCell(NumberCell):
     """The digits of a number that a program wrote, as JSON has them: none of them was rounded away."""
 
     __slots__ = ()
+
+
+class ShownCell(NumberCell):
+    """The digits of a number that the sheet shows in a currency, or as another number.
+
+    Only to be compared with the row's currency, and never its source: where a file is read again, nothing looks at what
+    it shows.
+
+    Attributes:
+        shown: The currency as it stands there, such as ``$``, ``USh`` or ``UGX``; ``0`` for another number.
+    """
+
+    __slots__ = ("shown",)
+    shown: str
+
+    def __new__(cls, digits: str, shown: str) -> Self:
+        self = super().__new__(cls, digits)
+        self.shown = shown
+        return self
 
 
 class DateCell(_TypedCell):
@@ -137,6 +157,7 @@ def read_text(text: str) -> str:
 
 
 MAX_DIGITS = 15  # what a spreadsheet keeps exactly; and nobody is paid more
+_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP"}  # as a sheet shows them; a text with one is no amount
 _SHILLINGS = {"USH": "UGX", "USHS": "UGX", "KSH": "KES", "KSHS": "KES", "TSH": "TZS", "TSHS": "TZS"}
 _CODE = re.compile(r"[A-Za-z]{3}", re.ASCII)
 _WORD_BEFORE = re.compile(r"([A-Za-z]{3,4})\.? ?(?=[0-9(+-])", re.ASCII)
@@ -216,6 +237,26 @@ def _currency_word(word: str) -> str:
     return code
 
 
+def check_shown(cell: ShownCell, currency: str | None) -> bool:
+    """Compare what a sheet shows of an amount with the row's currency; ``False`` where there is none to compare with.
+
+    Raises:
+        Unusable: It shows another currency, or another number.
+    """
+    if cell.shown == "0":
+        raise Unusable(
+            "the sheet shows another number than the cell holds, by its format (thousands, added digits, a sign or "
+            "nothing); format the cell as a plain number and check the amount"
+        )
+    shown = _SIGNS.get(cell.shown) or _currency_word(cell.shown)
+    if currency is not None and shown != currency:
+        raise Unusable(
+            f"shown as {cell.shown} in the sheet, but the row is in {currency}; check which is meant, and show the "
+            "amount in that currency or as a plain number"
+        )
+    return currency is not None
+
+
 def _most_digits(text: str) -> int:
     """How many digits are surely as somebody wrote them, and not rounded on the way."""
     return LONGEST_AMOUNT if isinstance(text, ExactCell) else MAX_DIGITS
@@ -274,7 +315,7 @@ class PhoneReader:
                 raise Unusable(f"{RUINED}: digits are lost or added; {AS_TEXT}")
             if isinstance(text, NumberCell) and not _WHOLE_PHONE.fullmatch(text):
                 raise Unusable(f"{RUINED}, or no telephone number: expected 9 to 15 digits; {AS_TEXT}")
-            if type(text) is NumberCell and _ROUNDED_PHONE.fullmatch(text):
+            if type(text) in (NumberCell, ShownCell) and _ROUNDED_PHONE.fullmatch(text):
                 raise Unusable(f"{RUINED}, it seems: a number that ends in so many zeros was rounded; {AS_TEXT}")
         return self.parsed(text.removeprefix("'")) if plain is None else f"{self._code}{plain[1]}"
 

@@ -19,7 +19,9 @@ from payments_async.bulk._file._cells import (
     PLAIN_ID,
     SPOILED,
     NumberCell,
+    ShownCell,
     Unusable,
+    check_shown,
     read_account,
     read_currency,
     read_email,
@@ -158,6 +160,7 @@ class RowReading:
         amount: The amount, as far as it could be read.
         currency: The currency, likewise.
         operator: Whose item was guessed, where it was.
+        shown: The currency in which the sheet shows the amount, where the row is in none that was named.
     """
 
     cells: Mapping[str, str]
@@ -172,6 +175,7 @@ class RowReading:
     amount: Decimal | None = None
     currency: str | None = None
     operator: str | None = None
+    shown: str | None = None
 
     def need(self, column: str, remedy: str = _EMPTY) -> None:
         """Complain of a cell that is empty."""
@@ -311,6 +315,11 @@ def _take_money(row: RowReading, rules: Rules) -> None:
     if rules.currency and row.currency and row.currency != rules.currency:
         where, value = ("currency", stated) if stated else ("amount", cell or "")
         row.problems.append((where, value, f"the batch is in {rules.currency}; move this row to a batch of its own"))
+    if isinstance(cell, ShownCell):
+        try:
+            row.shown = None if check_shown(cell, row.currency) else cell.shown
+        except Unusable as error:
+            row.problems.append(("amount", cell, str(error)))
 
 
 def _take_item(row: RowReading, rules: Rules) -> None:

@@ -37,8 +37,19 @@ _LONGEST_CELL = 2**15  # the format allows no more
 _OLD = b"\xd0\xcf\x11\xe0"
 _YES = frozenset({"1", "true"})
 _HEIGHTLESS = frozenset({"0", "0.0"})
-_PERCENT_FORMATS = frozenset({"9", "10"})  # the built-in ones
-_QUOTED = re.compile(r'"[^"]*"|\\.')
+# How a number is shown: the pieces of a format are literals, a currency, a condition or a colour, what fills a gap, and
+# all the rest.
+_FORMAT = re.compile(
+    r""""(?P<text>[^"]*)"|\\(?P<sign>.)|\[\$(?P<currency>[^\]-]*)[^\]]*\]|(?P<choice>\[[<>=][^\]]*\])|\[[^\]]*\]|[_*].|(?P<rest>.)""",
+    re.DOTALL,
+)
+_CURRENCY = re.compile(r"[$€£]|(?<![A-Za-z])(?:[A-Z]{3}|[UKTukt][Ss][Hh][Ss]?)(?![A-Za-z])")
+_THOUSANDTH = re.compile(r"[0#?],+(?![0#?,])")  # a comma behind the digits divides by a thousand
+_LITERALS = "$€£()+- "  # shown as they are, without quotation marks
+_NEGATIVE = ("-", "\u2212", "(")
+_PERCENT = "%"
+_OTHER = "0"
+_BUILT_IN = {"9": _PERCENT, "10": _PERCENT}  # those of money look otherwise in each country
 # What the bytes of a sheet have where there may be something hidden, a formula, or more than meets the eye: a size or a
 # flag that is not surely harmless, a definition or a comment, a letter written as a number, UTF-16.
 _ASKS = tuple(  # one by one, each is found by the letters it begins with: much faster than all of them at once
@@ -123,9 +134,9 @@ def _told() -> Iterator[object]:
                 f"sheet: the workbook has no sheet {sheet!r}; it has {', '.join(map(repr, names))}"
             )
         name, state, relation = sheets[0 if sheet is None else names.index(sheet)]
-        seen = _Seen(_percent_styles(book, place) if looks else frozenset())
+        seen = _Seen(_marked_styles(book, place) if looks else {})
         part = _relations(book, place).get(relation, "")
-        if looks and not _is_plain(book, part, seen.percent_styles):
+        if looks and not _is_plain(book, part, seen.styles):
             _parse(book, part, seen.begin)
     yield {
         "name": name,
@@ -134,7 +145,7 @@ def _told() -> Iterator[object]:
         "is_hidden": state in ("hidden", "veryHidden"),
         "rows": sorted(seen.rows),
         "columns": seen.hidden_positions(),
-        "percents": seen.positions_of(seen.percents),
+        "marks": {mark: seen.positions_of(stretches) for mark, stretches in seen.marks.items()},
         "formulas": seen.positions_of(seen.formulas),
     }
     yield from _blocks(_rows(data, name))
@@ -175,14 +186,14 @@ def _plain(cell: object) -> object:
             return [cell.isoformat() if hasattr(cell, "isoformat") else str(cell)]
 
 
-def _is_plain(book: zipfile.ZipFile, place: str, percent_styles: frozenset[str]) -> bool:
-    """Whether the bytes of a sheet show at a glance that nothing in it is hidden, a percentage, a formula or far away.
+def _is_plain(book: zipfile.ZipFile, place: str, styles: Mapping[str, str]) -> bool:
+    """Whether the bytes of a sheet show at a glance that nothing in it is hidden, marked, a formula or far away.
 
     That takes a third of the time that it takes to look at each element. It must be well-formed all the same.
     """
     asks = list(_ASKS)
-    if percent_styles:
-        asks.append(re.compile(rb"""s(?<=\ss)\s*=\s*["'](?:%b)["']""" % "|".join(percent_styles).encode()))
+    if styles:
+        asks.append(re.compile(rb"""s(?<=\ss)\s*=\s*["'](?:%b)["']""" % "|".join(styles).encode()))
     parser, declared, is_utf8 = expat.ParserCreate(), set[bytes](), True
 
     def told(_version: str, encoding: str | None, _standalone: int) -> None:
@@ -223,15 +234,16 @@ class _Seen:
 
     Attributes:
         rows: Numbers of hidden rows with something in them.
-        percent_styles: Cells of these styles show a percentage.
-        percents, formulas: Where such cells are: by column, the first and last rows of each stretch of them.
+        styles: The marks of styles whose cells show more than their number, or another one.
+        formulas: Where these are: by column, the first and last rows of each stretch of them.
+        marks: Where cells of such styles are, likewise, by their mark.
     """
 
-    def __init__(self, percent_styles: frozenset[str]) -> None:
+    def __init__(self, styles: Mapping[str, str]) -> None:
         self.rows: set[int] = set()
-        self.percents: dict[int, list[list[int]]] = {}
+        self.marks: dict[str, dict[int, list[list[int]]]] = {}
         self.formulas: dict[int, list[list[int]]] = {}
-        self.percent_styles = percent_styles
+        self.styles = styles
         self._style: str | None = None
         self._columns: set[int] = set()
         self._row = self._column = 0
@@ -258,8 +270,8 @@ class _Seen:
             self._style = values.get("s")
         elif tag in ("v", "is"):
             self._take_value()
-            if self._style in self.percent_styles:
-                self._take_stretch(self.percents)
+            if self._style is not None and (mark := self.styles.get(self._style)):
+                self._take_stretch(self.marks.setdefault(mark, {}))
         elif tag == "f":
             self._take_stretch(self.formulas)
         elif tag == "row":
@@ -371,28 +383,62 @@ def _sheets(book: zipfile.ZipFile, place: str) -> tuple[list[tuple[str, str, str
     return found, shown[-1]
 
 
-def _percent_styles(book: zipfile.ZipFile, place: str) -> frozenset[str]:
-    """The styles of cells that show a percentage, as cells name them."""
+def _marked_styles(book: zipfile.ZipFile, place: str) -> dict[str, str]:
+    """The styles of cells that show more than their number, or another one, as cells name them; with their mark."""
     folder, name = posixpath.split(place)
     targets = _targets(book, posixpath.join(folder, "_rels", f"{name}.rels"), folder).values()
     part = next((target for kind, target in targets if kind.endswith("/styles")), None)
     if part is None:
-        return frozenset()
-    formats = set(_PERCENT_FORMATS)
-    styles: list[bool] = []
+        return {}
+    marks = dict(_BUILT_IN)
+    styles: list[str] = []
     within = ""
 
     def begin(tag: str, values: Mapping[str, str]) -> None:
         nonlocal within
-        if tag == "numFmt" and "%" in _QUOTED.sub("", values.get("formatCode", "")):
-            formats.add(values.get("numFmtId", ""))
+        if tag == "numFmt":
+            marks[values.get("numFmtId", "")] = _mark(values.get("formatCode", ""))
         elif tag in ("cellStyleXfs", "cellXfs", "cellStyles", "dxfs"):
             within = tag
         elif tag == "xf" and within == "cellXfs":
-            styles.append(values.get("numFmtId") in formats)
+            styles.append(marks.get(values.get("numFmtId", ""), ""))
 
     _parse(book, part, begin)
-    return frozenset(str(number) for number, shows in enumerate(styles) if shows)
+    return {str(number): mark for number, mark in enumerate(styles) if mark}
+
+
+def _mark(code: str) -> str:
+    """What a format shows of a number above zero: ``%``, a currency such as ``$`` or ``UGX``, ``0`` for another number.
+
+    Empty where it shows the number itself, or a moment: those are told apart from numbers elsewhere.
+    """
+    # words, with NUL for each sign that stands for digits, and these signs: of numbers above zero, and of all others
+    sections = [["", ""]]
+    has_choice = False
+    for piece in _FORMAT.finditer(code or "General"):
+        rest = piece["rest"] or ""
+        if rest == ";":
+            sections.append(["", ""])
+            continue
+        words = piece["text"] or piece["sign"] or piece["currency"] or ""
+        sections[-1][0] += rest if rest in _LITERALS else "\0"
+        sections[-1][0] += words
+        sections[-1][1] += rest
+        has_choice = has_choice or piece["choice"] is not None
+    return next(filter(None, (_mark_of(*section) for section in (sections if has_choice else sections[:1]))), "")
+
+
+def _mark_of(words: str, signs: str) -> str:
+    """The same of one section of a format."""
+    signs = signs.lower()
+    if _PERCENT in signs:
+        return _PERCENT
+    if not any(sign in signs for sign in ("0", "#", "?", "@", "general")):
+        return "" if any(sign in signs for sign in "ymdhs") else _OTHER
+    if any(map(str.isdecimal, words)) or words.lstrip()[:1] in _NEGATIVE or _THOUSANDTH.search(signs):
+        return _OTHER
+    currency = _CURRENCY.search(words)
+    return currency[0] if currency else ""
 
 
 def _relations(book: zipfile.ZipFile, place: str) -> dict[str, str]:

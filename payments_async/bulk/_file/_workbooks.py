@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from payments_async._values.frozen import field, frozen
-from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, UnsavedCell
+from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, ShownCell, UnsavedCell
 
 _READER = Path(__file__).with_name("_workbook_reader.py")
 _EXACT = 10**15  # a spreadsheet keeps 15 digits
@@ -83,7 +83,9 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
                 is_hidden=about["is_hidden"],
                 hidden_rows=frozenset(about["rows"]),
                 hidden_columns=frozenset(about["columns"]),
-                rows=lines.rows(_Stretches(about["percents"]), _Stretches(about["formulas"])),
+                rows=lines.rows(
+                    [(mark, _Stretches(told)) for mark, told in about["marks"].items()], _Stretches(about["formulas"])
+                ),
             )
         finally:
             process.kill()
@@ -165,20 +167,22 @@ class _Lines:
             raise ValueError(told["error"])
         return None if told == {"end": True} else told
 
-    def rows(self, percents: _Stretches, formulas: _Stretches) -> Iterator[tuple[int, list[str]]]:
+    def rows(self, marks: Sequence[tuple[str, _Stretches]], formulas: _Stretches) -> Iterator[tuple[int, list[str]]]:
         """All rows with their numbers.
 
         Args:
-            percents, formulas: Where they are, as far as somebody looked.
+            marks: What cells show more than their number, or in its place, and where, as far as they were looked at.
+            formulas: Where they are, likewise.
         """
         number = 0
         while (block := self.next()) is not None:
             for row in block:
                 number += 1
                 cells = [cell if cell.__class__ is str else _cell_text(cell) for cell in row]
-                for position in percents.at(number, len(cells)):
-                    if isinstance(cells[position], NumberCell):
-                        cells[position] = PercentCell(f"{_PERCENT.multiply(Decimal(cells[position]), 100):f}%")
+                for mark, places in marks:
+                    for position in places.at(number, len(cells)):
+                        if isinstance(cells[position], NumberCell):
+                            cells[position] = _marked(cells[position], mark)
                 for position in formulas.at(number, len(cells)):
                     cells[position] = cells[position] or UnsavedCell("a formula")
                 yield number, cells
@@ -216,3 +220,10 @@ def _cell_text(cell: str | float | bool | list[str]) -> str:
             return NumberCell(int(cell) if cell == cell // 1 and abs(cell) < _EXACT else cell)
         case list():
             return DateCell(cell[0])
+
+
+def _marked(number: str, mark: str) -> str:
+    """A number, and what the sheet shows of it."""
+    if mark == "%":
+        return PercentCell(f"{_PERCENT.multiply(Decimal(number), 100):f}%")
+    return ShownCell(number, mark)
