@@ -61,8 +61,8 @@ _HIDDEN_ROWS = (
     "show them and look at them, or delete them"
 )
 _SHOWN_CURRENCY = (
-    "rows show their amount in this currency, and no currency is named: {} of them, the first is row {}; they are paid in "
-    "the account's, so name the currency of the batch (--currency)"
+    "rows show their amount in this currency, and no currency is named: {} of them, the first is row {}; they are paid "
+    "in the account's, so name the currency of the batch (--currency)"
 )
 _HIDDEN_COLUMN = "the column is hidden in the spreadsheet, and is read; show it and look at it"
 _SENT_ALREADY = (
