@@ -4,10 +4,13 @@ import asyncio
 import os
 import sys
 import zipfile
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import pytest
-from bulk.files import edit_workbook
+import xlsxwriter  # type: ignore[import-untyped]
+from bulk.files import MTN, edit_workbook
 from bulk.traps import (
     GOOD,
     HEADER,
@@ -125,6 +128,30 @@ async def test_an_archive_that_is_no_workbook_is_told(tmp_path: Path) -> None:
         archive.writestr("payroll.csv", "request_id,kind\n")
     with pytest.raises(ValueError, match="damaged, or no workbook"):
         await read_batch(tmp_path / "b.xlsx")
+
+
+async def test_a_workbook_that_shows_each_amount_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row is asked what it shows once, however many formats there are: else each row took time for all of them."""
+    asked, at = list[int](), _workbooks._Stretches.at
+
+    def counted(self: _workbooks._Stretches, row: int, width: int) -> Iterable[tuple[int, str]]:
+        asked.append(row)
+        return at(self, row, width)
+
+    monkeypatch.setattr(_workbooks._Stretches, "at", counted)
+    with xlsxwriter.Workbook(str(tmp_path / "b.xlsx")) as book:
+        sheet = book.add_worksheet()
+        sheet.write_row(0, 0, ["request_id", "name", "phone_number", "amount"])
+        for row, letters in enumerate(product("ABCD", repeat=3), 1):
+            sheet.write_row(row, 0, [f"r-{row}", "Amber Brightwater", f"+2567720000{row:02}"])
+            sheet.write(row, 3, 1500, book.add_format({"num_format": f'"{"".join(letters)}" 0'}))
+    batch = await read_batch(tmp_path / "b.xlsx", currency="UGX", kind="mobile_money", item=MTN)
+    assert {f"shown as {''.join(one)} in" for one in product("ABCD", repeat=3)} == {
+        problem.remedy[:15] for problem in batch.problems if problem.remedy.startswith("shown as")
+    }
+    assert len(asked) == 2 * 65  # its marks and its formulas
 
 
 async def test_a_reader_that_is_ended_is_told(workbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:

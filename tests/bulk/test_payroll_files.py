@@ -330,8 +330,20 @@ def shown_as(workbook: Path, code: str) -> Path:
         ('#,##0" UGX"', "USD", "shown as UGX in the sheet, but the row is in USD"),
         ("#,##0,", "UGX", "shows another number than the cell holds"),
         (";;;", "UGX", "shows another number than the cell holds"),
+        ('#,##0" euros"', "UGX", "shown as euros in the sheet, but the row is in UGX"),
+        ("[$₦-470]#,##0", "UGX", "shown as ₦ in the sheet, but the row is in UGX"),
+        ('"A$"#,##0', "USD", "shown as A$ in the sheet, but the row is in USD"),
+        ('"SHS "#,##0', "USD", "shown as SHS in the sheet, but the row is in USD"),
+        ("0\\.00", "UGX", "shows another number than the cell holds"),
+        ('0"K"', "UGX", "shows another number than the cell holds"),
         ('"USh"#,##0', "UGX", None),
+        ('"Ug. SHS. "#,##0', "UGX", None),
+        ('"ugx "#,##0', "UGX", None),
+        ('[=0]"";#,##0', "UGX", None),
+        ("[>=0]#,##0;[Red]-#,##0", "UGX", None),
         ('"US$"#,##0', "USD", None),
+        ("[$$-1009]#,##0", "CAD", None),
+        ("[$RF-rw-RW] #,##0", "RWF", None),
         ("€0", "EUR", None),
     ],
 )
@@ -343,6 +355,16 @@ async def test_an_amount_that_is_shown_otherwise(workbook: Path, code: str, curr
     assert (1 if words else 3) == len(list(batch.orders))
     assert {currency} == {order.currency for order in batch.orders}
     assert () == batch.concerns
+
+
+async def test_amounts_that_name_no_style_while_the_usual_one_shows_dollars(workbook: Path) -> None:
+    """A workbook whose style "Normal" was changed: its cells name none."""
+    edit_workbook(
+        workbook, "xl/s.xml", '<cellXfs count="4"><xf numFmtId="0"/>', '<cellXfs count="4"><xf numFmtId="171"/>'
+    )
+    edit_workbook(workbook, "xl/s.xml", "0&quot;%&quot;", "$#,##0")
+    batch = await read_batch(workbook, item=MTN, currency="UGX")
+    assert [(2, "amount"), (3, "amount"), (4, "amount")] == problems(batch)
 
 
 async def test_an_amount_shown_in_a_currency_that_nothing_names(workbook: Path) -> None:

@@ -157,7 +157,22 @@ def read_text(text: str) -> str:
 
 
 MAX_DIGITS = 15  # what a spreadsheet keeps exactly; and nobody is paid more
-_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP"}  # as a sheet shows them; a text with one is no amount
+_DOLLARS = "USD AUD BBD BSD BZD CAD FJD HKD JMD LRD NAD NZD SGD TTD TWD XCD ZWD ZWL"
+# What a sheet shows, and which currencies it may be; a text with one is no amount.
+_SHOWN = {
+    **dict.fromkeys(("€", "EURO", "EUROS"), "EUR"),
+    **dict.fromkeys(("$", "DOLLAR", "DOLLARS"), _DOLLARS),
+    **dict.fromkeys(("CFA", "FCFA", "F CFA"), "XAF XOF"),
+    **dict.fromkeys(("FRW", "RF"), "RWF"),
+    "SHS": "UGX KES TZS SOS",
+    "£": "GBP EGP SSP SDG",
+    "¥": "JPY CNY",
+    "₦": "NGN",
+    "₵": "GHS",
+    "₹": "INR",
+    "R": "ZAR",
+    "K": "ZMW MWK",
+}
 _SHILLINGS = {"USH": "UGX", "USHS": "UGX", "KSH": "KES", "KSHS": "KES", "TSH": "TZS", "TSHS": "TZS"}
 _CODE = re.compile(r"[A-Za-z]{3}", re.ASCII)
 _WORD_BEFORE = re.compile(r"([A-Za-z]{3,4})\.? ?(?=[0-9(+-])", re.ASCII)
@@ -248,13 +263,19 @@ def check_shown(cell: ShownCell, currency: str | None) -> bool:
             "the sheet shows another number than the cell holds, by its format (thousands, added digits, a sign or "
             "nothing); format the cell as a plain number and check the amount"
         )
-    shown = _SIGNS.get(cell.shown) or _currency_word(cell.shown)
-    if currency is not None and shown != currency:
+    if currency is not None and currency not in _meant(cell.shown.upper()):
         raise Unusable(
             f"shown as {cell.shown} in the sheet, but the row is in {currency}; check which is meant, and show the "
             "amount in that currency or as a plain number"
         )
     return currency is not None
+
+
+def _meant(shown: str) -> str:
+    """The codes that it may stand for. Before a dollar are the letters that a code begins with: US$, A$, HK$."""
+    if shown.endswith("$"):
+        return " ".join(code for code in _DOLLARS.split() if code.startswith(shown[:-1]))
+    return _SHOWN.get(shown) or _SHILLINGS.get(shown, shown)
 
 
 def _most_digits(text: str) -> int:

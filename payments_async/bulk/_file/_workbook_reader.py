@@ -40,15 +40,24 @@ _HEIGHTLESS = frozenset({"0", "0.0"})
 # How a number is shown: the pieces of a format are literals, a currency, a condition or a colour, what fills a gap, and
 # all the rest.
 _FORMAT = re.compile(
-    r""""(?P<text>[^"]*)"|\\(?P<sign>.)|\[\$(?P<currency>[^\]-]*)[^\]]*\]|(?P<choice>\[[<>=][^\]]*\])|\[[^\]]*\]|[_*].|(?P<rest>.)""",
+    r""""(?P<text>[^"]*)"|\\(?P<sign>.)|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[(?P<choice>[<>=]+)(?P<limit>[^\]]*)\]"""
+    r"""|\[[^\]]*\]|\*(?P<fill>.)|_.|(?P<rest>.)""",
     re.DOTALL,
 )
-_CURRENCY = re.compile(r"[$€£]|(?<![A-Za-z])(?:[A-Z]{3}|[UKTukt][Ss][Hh][Ss]?)(?![A-Za-z])")
+_CURRENCY = re.compile(
+    r"(?:(?<![A-Za-z])[A-Z]{1,2})?\$|[\xa2-\xa5\u20a0-\u20cf\ufe69\uff04\uffe0-\uffe6]|"
+    r"(?<![A-Za-z])(?:[A-Z]{3}|(?i:[ukt]shs?|ugx|usd|kes|tzs|frw|rwf|euros?|eur|gbp|f?cfa|dollars?))(?![A-Za-z])"
+)
+_POINT = re.compile(r"\0[.,]\0{1,2}(?![\0.,])")  # a literal one, before the last digits: a number that looks smaller
+_MULTIPLE = re.compile(r"\0 ?(?i:k|m|mn|mln|bn|hundreds?|thousands?|lakhs?|[mb]illions?)(?![A-Za-z])")
 _THOUSANDTH = re.compile(r"[0#?],+(?![0#?,])")  # a comma behind the digits divides by a thousand
-_LITERALS = "$€£()+- "  # shown as they are, without quotation marks
+_LITERALS = "$()+- "  # shown as they are, without quotation marks
 _NEGATIVE = ("-", "\u2212", "(")
+_USUAL = "0"  # the style of a cell that names none
 _PERCENT = "%"
 _OTHER = "0"
+_DIGITS = "123456789"
+_NEVER, _ALWAYS = ("<", "<=", "="), (">", ">=", "<>")  # conditions on a number above zero, by a limit that is not
 _BUILT_IN = {"9": _PERCENT, "10": _PERCENT}  # those of money look otherwise in each country
 # What the bytes of a sheet have where there may be something hidden, a formula, or more than meets the eye: a size or a
 # flag that is not surely harmless, a definition or a comment, a letter written as a number, UTF-16.
@@ -77,6 +86,9 @@ _PROTECTED = (
 )
 _DOCTYPE = "the workbook defines entities (DOCTYPE), as no spreadsheet does; ask where it came from"
 _TOO_LARGE = f"the workbook is too large to be read as one; {_CSV}"
+
+
+_Stretches = dict[int, list[tuple[int, int, str]]]  # by column: first and last row, and what all between them have
 
 
 class UnreadableWorkbook(Exception):
@@ -145,7 +157,7 @@ def _told() -> Iterator[object]:
         "is_hidden": state in ("hidden", "veryHidden"),
         "rows": sorted(seen.rows),
         "columns": seen.hidden_positions(),
-        "marks": {mark: seen.positions_of(stretches) for mark, stretches in seen.marks.items()},
+        "marks": seen.positions_of(seen.marks),
         "formulas": seen.positions_of(seen.formulas),
     }
     yield from _blocks(_rows(data, name))
@@ -191,6 +203,8 @@ def _is_plain(book: zipfile.ZipFile, place: str, styles: Mapping[str, str]) -> b
 
     That takes a third of the time that it takes to look at each element. It must be well-formed all the same.
     """
+    if _USUAL in styles:
+        return False
     asks = list(_ASKS)
     if styles:
         asks.append(re.compile(rb"""s(?<=\ss)\s*=\s*["'](?:%b)["']""" % "|".join(styles).encode()))
@@ -235,16 +249,16 @@ class _Seen:
     Attributes:
         rows: Numbers of hidden rows with something in them.
         styles: The marks of styles whose cells show more than their number, or another one.
-        formulas: Where these are: by column, the first and last rows of each stretch of them.
-        marks: Where cells of such styles are, likewise, by their mark.
+        formulas: Where these are.
+        marks: Where cells of such styles are, with their mark.
     """
 
     def __init__(self, styles: Mapping[str, str]) -> None:
         self.rows: set[int] = set()
-        self.marks: dict[str, dict[int, list[list[int]]]] = {}
-        self.formulas: dict[int, list[list[int]]] = {}
+        self.marks: _Stretches = {}
+        self.formulas: _Stretches = {}
         self.styles = styles
-        self._style: str | None = None
+        self._style = _USUAL
         self._columns: set[int] = set()
         self._row = self._column = 0
         self._place: str | None = None
@@ -258,7 +272,7 @@ class _Seen:
         """Hidden columns by where they stand in a row that is read, from 0: empty columns on the left are not read."""
         return sorted(column - self._left for column in self._columns if column >= self._left)
 
-    def positions_of(self, stretches: Mapping[int, list[list[int]]]) -> dict[int, list[list[int]]]:
+    def positions_of(self, stretches: _Stretches) -> _Stretches:
         """These stretches by where their columns stand in a row that is read."""
         return {column - self._left: rows for column, rows in stretches.items() if column >= self._left}
 
@@ -267,13 +281,13 @@ class _Seen:
         if tag == "c":
             self._column += 1
             self._place = values.get("r")
-            self._style = values.get("s")
+            self._style = values.get("s", _USUAL)
         elif tag in ("v", "is"):
             self._take_value()
-            if self._style is not None and (mark := self.styles.get(self._style)):
-                self._take_stretch(self.marks.setdefault(mark, {}))
+            if mark := self.styles.get(self._style):
+                self._take_stretch(self.marks, mark)
         elif tag == "f":
-            self._take_stretch(self.formulas)
+            self._take_stretch(self.formulas, "=")
         elif tag == "row":
             self._row = _number(values.get("r")) or self._row + 1
             self._column = 0
@@ -284,13 +298,13 @@ class _Seen:
         elif tag == "sheetFormatPr":
             self._by_default = values.get("zeroHeight") in _YES
 
-    def _take_stretch(self, stretches: dict[int, list[list[int]]]) -> None:
+    def _take_stretch(self, stretches: _Stretches, mark: str) -> None:
         row, letters = self._cell()
         rows = stretches.setdefault(_column(letters), [])
-        if rows and rows[-1][1] == row - 1:
-            rows[-1][1] = row
+        if rows and rows[-1][1] == row - 1 and rows[-1][2] == mark:
+            rows[-1] = (rows[-1][0], row, mark)
         elif not rows or rows[-1][1] < row:  # what jumps back was not written by a spreadsheet
-            rows.append([row, row])
+            rows.append((row, row, mark))
 
     def _cell(self) -> tuple[int, str | int]:
         """Row and column of the cell that has begun."""
@@ -412,33 +426,59 @@ def _mark(code: str) -> str:
 
     Empty where it shows the number itself, or a moment: those are told apart from numbers elsewhere.
     """
-    # words, with NUL for each sign that stands for digits, and these signs: of numbers above zero, and of all others
-    sections = [["", ""]]
-    has_choice = False
+    sections = [_Section()]
     for piece in _FORMAT.finditer(code or "General"):
-        rest = piece["rest"] or ""
-        if rest == ";":
-            sections.append(["", ""])
+        if piece["rest"] == ";":
+            sections.append(_Section())
+        else:
+            sections[-1].take(piece)
+    has_choice = any(section.choice for section in sections)
+    for section in sections:
+        if section.choice in _NEVER:
             continue
-        words = piece["text"] or piece["sign"] or piece["currency"] or ""
-        sections[-1][0] += rest if rest in _LITERALS else "\0"
-        sections[-1][0] += words
-        sections[-1][1] += rest
-        has_choice = has_choice or piece["choice"] is not None
-    return next(filter(None, (_mark_of(*section) for section in (sections if has_choice else sections[:1]))), "")
+        if mark := section.mark():
+            return mark
+        if not has_choice or section.choice in _ALWAYS:
+            break
+    return ""
 
 
-def _mark_of(words: str, signs: str) -> str:
-    """The same of one section of a format."""
-    signs = signs.lower()
-    if _PERCENT in signs:
-        return _PERCENT
-    if not any(sign in signs for sign in ("0", "#", "?", "@", "general")):
-        return "" if any(sign in signs for sign in "ymdhs") else _OTHER
-    if any(map(str.isdecimal, words)) or words.lstrip()[:1] in _NEGATIVE or _THOUSANDTH.search(signs):
-        return _OTHER
-    currency = _CURRENCY.search(words)
-    return currency[0] if currency else ""
+class _Section:
+    """One section of a format.
+
+    Attributes:
+        words: What it shows, with NUL for each sign that stands for digits.
+        signs: These signs.
+        currency: What it names as a currency.
+        choice: Which numbers it is for, ``+`` behind it where that begins above zero; empty where it does not say.
+    """
+
+    def __init__(self) -> None:
+        self.words = self.signs = self.currency = self.choice = ""
+
+    def take(self, piece: re.Match[str]) -> None:
+        """Take the next piece."""
+        rest = piece["rest"] or ""
+        self.words += rest if rest in _LITERALS or not rest.isascii() else "\0"
+        self.words += piece["text"] or piece["sign"] or piece["fill"] or piece["currency"] or ""
+        self.signs += rest.lower()
+        self.currency += piece["currency"] or ""
+        if limit := piece["limit"]:
+            self.choice = piece["choice"] + "+" * (limit[0] != "-" and any(digit in limit for digit in _DIGITS))
+
+    def mark(self) -> str:
+        """What it shows, as a format's mark."""
+        words, signs = self.words, self.signs
+        if _PERCENT in signs:
+            return _PERCENT
+        if not any(sign in signs for sign in ("0", "#", "?", "@", "general")):
+            return "" if any(sign in signs for sign in "ymdhs") else _OTHER
+        is_scaled = _THOUSANDTH.search(signs) or _MULTIPLE.search(words) or _POINT.search(words)
+        has_digits = any(map(str.isdecimal, words)) or ("/" not in signs and any(digit in signs for digit in _DIGITS))
+        if is_scaled or has_digits or words.lstrip()[:1] in _NEGATIVE:
+            return _OTHER
+        found = _CURRENCY.search(words)
+        return found[0] if found else self.currency.strip(" .") if any(map(str.isalpha, self.currency)) else ""
 
 
 def _relations(book: zipfile.ZipFile, place: str) -> dict[str, str]:

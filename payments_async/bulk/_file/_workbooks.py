@@ -83,9 +83,7 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
                 is_hidden=about["is_hidden"],
                 hidden_rows=frozenset(about["rows"]),
                 hidden_columns=frozenset(about["columns"]),
-                rows=lines.rows(
-                    [(mark, _Stretches(told)) for mark, told in about["marks"].items()], _Stretches(about["formulas"])
-                ),
+                rows=lines.rows(_Stretches(about["marks"]), _Stretches(about["formulas"])),
             )
         finally:
             process.kill()
@@ -167,11 +165,11 @@ class _Lines:
             raise ValueError(told["error"])
         return None if told == {"end": True} else told
 
-    def rows(self, marks: Sequence[tuple[str, _Stretches]], formulas: _Stretches) -> Iterator[tuple[int, list[str]]]:
+    def rows(self, marks: _Stretches, formulas: _Stretches) -> Iterator[tuple[int, list[str]]]:
         """All rows with their numbers.
 
         Args:
-            marks: What cells show more than their number, or in its place, and where, as far as they were looked at.
+            marks: Where cells show more than their number, or another one, as far as they were looked at.
             formulas: Where they are, likewise.
         """
         number = 0
@@ -179,35 +177,34 @@ class _Lines:
             for row in block:
                 number += 1
                 cells = [cell if cell.__class__ is str else _cell_text(cell) for cell in row]
-                for mark, places in marks:
-                    for position in places.at(number, len(cells)):
-                        if isinstance(cells[position], NumberCell):
-                            cells[position] = _marked(cells[position], mark)
-                for position in formulas.at(number, len(cells)):
+                for position, mark in marks.at(number, len(cells)):
+                    if isinstance(cells[position], NumberCell):
+                        cells[position] = _marked(cells[position], mark)
+                for position, _ in formulas.at(number, len(cells)):
                     cells[position] = cells[position] or UnsavedCell("a formula")
                 yield number, cells
 
 
 class _Stretches:
-    """Cells of a kind, as first and last rows by column; asked row after row.
+    """Cells of a kind, as first and last rows by column, each with a mark; asked row after row.
 
     Args:
-        told: Pairs of rows by the column's position, as the reader tells them.
+        told: These by the column's position, as the reader tells them.
     """
 
-    def __init__(self, told: Mapping[str, Sequence[Sequence[int]]]) -> None:
-        self._left = {int(position): list(reversed(pairs)) for position, pairs in told.items()}
+    def __init__(self, told: Mapping[str, Sequence[tuple[int, int, str]]]) -> None:
+        self._left = {int(position): list(reversed(stretches)) for position, stretches in told.items()}
 
-    def at(self, row: int, width: int) -> Iterable[int]:
-        """The columns that have one in this row, below a width."""
+    def at(self, row: int, width: int) -> Iterable[tuple[int, str]]:
+        """The columns that have one in this row, below a width, and its mark."""
         return self._at(row, width) if self._left else ()
 
-    def _at(self, row: int, width: int) -> Iterator[int]:
-        for position, pairs in self._left.items():
-            while pairs and pairs[-1][1] < row:
-                pairs.pop()
-            if pairs and pairs[-1][0] <= row and position < width:
-                yield position
+    def _at(self, row: int, width: int) -> Iterator[tuple[int, str]]:
+        for position, stretches in self._left.items():
+            while stretches and stretches[-1][1] < row:
+                stretches.pop()
+            if stretches and stretches[-1][0] <= row and position < width:
+                yield position, stretches[-1][2]
 
 
 def _cell_text(cell: str | float | bool | list[str]) -> str:
