@@ -352,6 +352,8 @@ async def prepare(journal: Any, base: str) -> None:
 def compare_machines(arguments: argparse.Namespace) -> None:
     """Pays a second of so many processes at once, each with some callers that pay one by one."""
     seconds, dsn = arguments.seconds, arguments.journal
+    if not dsn:
+        raise SystemExit("--machines needs --journal with the DSN of a PostgreSQL database")
     for machines in arguments.machines:
         with (
             served("raw", 0.001) as base,
@@ -395,7 +397,7 @@ def main() -> None:
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--count", choices=KINDS)
     parser.add_argument("--hold")
-    parser.add_argument("--journal")
+    parser.add_argument("--journal", default="", help="with --machines: the DSN of a PostgreSQL database")
     parser.add_argument("--machines", type=int, nargs="+")
     parser.add_argument("--away", type=float, default=0.0, help="seconds that an answer of the database takes longer")
     parser.add_argument("--callers", type=int, default=5)
