@@ -271,6 +271,7 @@ def check_shown(cell: ShownCell, currency: str | None) -> bool:
     return currency is not None
 
 
+@lru_cache(maxsize=256)
 def _meant(shown: str) -> str:
     """The codes that it may stand for. Before a dollar are the letters that a code begins with: US$, A$, HK$."""
     if shown.endswith("$"):

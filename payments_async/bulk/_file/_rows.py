@@ -72,6 +72,7 @@ _LOOK = re.compile("\n".join(pattern for _, pattern in _USUAL.values()), re.ASCI
 _BLANKS = {column: blank for column, (blank, _) in _USUAL.items()}
 _looked_at = itemgetter(*_USUAL)
 _TEXTS = frozenset({str})
+_AMOUNTS = frozenset({NumberCell, ShownCell})
 # Of each kind: the columns that a usual row fills, and those that it has no use for.
 _FILLED = {
     name: frozenset({"request_id", "amount", "name", "product_item_id", *columns}) for name, columns in _NEEDED.items()
@@ -203,9 +204,11 @@ def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
 def _usual_row(cells: Mapping[str, str], rules: Rules) -> RowReading | None:
     """A row whose cells are as they mostly are, read by one look at all of them; ``None`` for any other."""
     told = cells.get
+    written, currency = told("amount"), told("currency") or rules.currency
     try:
         kind = read_kind(word) if (word := told("kind")) else rules.kind
         phone = rules.phone(number) if (number := told("phone_number")) else None
+        shown = written.shown if isinstance(written, ShownCell) and not check_shown(written, currency) else None
     except Unusable:
         return None
     if kind is None or not (cells.keys() >= _FILLED[kind] and rules.is_usual and _UNUSED[kind].isdisjoint(cells)):
@@ -218,10 +221,9 @@ def _usual_row(cells: Mapping[str, str], rules: Rules) -> RowReading | None:
         values["phone_number"] = phone
     if _LOOK.fullmatch("\n".join(_looked_at({**_BLANKS, **values}))) is None:
         return None
-    currency = told("currency") or rules.currency
     texts = told("message", "") + told("metadata", "")
     types = [*map(type, cells.values())]
-    numbers = (cells["amount"].__class__ is NumberCell) + (number.__class__ is NumberCell)  # these two may be
+    numbers = (written.__class__ in _AMOUNTS) + (number.__class__ is NumberCell)  # these two may be
     if not (
         types.count(str) + numbers == len(types)
         and (not rules.currency or currency == rules.currency)
@@ -230,8 +232,16 @@ def _usual_row(cells: Mapping[str, str], rules: Rules) -> RowReading | None:
     ):
         return None
     del values["amount"]
-    amount = Decimal(cells["amount"])
-    return RowReading(cells, rules.unusable, is_good=True, values=values, kind=kind, amount=amount, currency=currency)
+    return RowReading(
+        cells,
+        rules.unusable,
+        is_good=True,
+        values=values,
+        kind=kind,
+        amount=Decimal(cells["amount"]),
+        currency=currency,
+        shown=shown,
+    )
 
 
 def read_cells(cells: Mapping[str, str], rules: Rules) -> RowReading:

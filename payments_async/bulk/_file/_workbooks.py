@@ -160,8 +160,10 @@ class _Lines:
                 if (status := self._process.wait(_GOODBYE)) > 0:
                     raise ValueError(_NO_PYTHON.format(f"that one ended with status {status}"))
             raise ValueError(_GAVE_UP)
+        if line.startswith(b"["):
+            return _told_rows(line.decode())
         told = json.loads(line)
-        if isinstance(told, dict) and "error" in told:
+        if "error" in told:
             raise ValueError(told["error"])
         return None if told == {"end": True} else told
 
@@ -174,9 +176,8 @@ class _Lines:
         """
         number = 0
         while (block := self.next()) is not None:
-            for row in block:
+            for cells in block:
                 number += 1
-                cells = [cell if cell.__class__ is str else _cell_text(cell) for cell in row]
                 for position, mark in marks.at(number, len(cells)):
                     if isinstance(cells[position], NumberCell):
                         cells[position] = _marked(cells[position], mark)
@@ -207,16 +208,17 @@ class _Stretches:
                 yield position, stretches[-1][2]
 
 
-def _cell_text(cell: str | float | bool | list[str]) -> str:
-    match cell:
-        case str():
-            return cell
-        case bool():
-            return str(cell).upper()
-        case int() | float():
-            return NumberCell(int(cell) if cell == cell // 1 and abs(cell) < _EXACT else cell)
-        case list():
-            return DateCell(cell[0])
+def _number(digits: str) -> NumberCell:
+    number = float(digits)
+    return NumberCell(int(number) if number == number // 1 and abs(number) < _EXACT else number)
+
+
+_told_rows = json.JSONDecoder(
+    parse_int=NumberCell,
+    parse_float=_number,
+    parse_constant=_number,
+    object_hook=lambda told: DateCell(told["moment"]),
+).decode
 
 
 def _marked(number: str, mark: str) -> str:
