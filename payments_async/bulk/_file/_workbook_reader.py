@@ -1,9 +1,9 @@
 """Reads one sheet of a workbook, in a process of its own with little memory and time: a workbook may be a trap.
 
-Run as a script. On standard input a line of JSON (the name of the sheet or null, whether to look at it, the folder of
-python-calamine), and then the workbook; on standard output a line of JSON about the sheet, then its rows, many on each
-line: texts and numbers as they are, a moment as an object. It imports nothing of this package, so that it starts at
-once.
+Its process runs `main`. On standard input come a line of JSON (the name of the sheet or null, whether to look at it,
+the folder of python-calamine), and then the workbook; on standard output a line of JSON about the sheet, then its rows,
+many on each line: texts and numbers as they are, a moment as an object. It imports nothing of this package, so that it
+starts at once.
 """
 
 from __future__ import annotations
@@ -568,7 +568,3 @@ def _member(book: zipfile.ZipFile, place: str) -> str:
     """The part of that name, whose case some programs get wrong."""
     names = book.namelist()
     return place if place in names else next((name for name in names if name.casefold() == place.casefold()), place)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,6 +18,8 @@ from payments_async._values.frozen import field, frozen
 from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, ShownCell, UnsavedCell
 
 _READER = Path(__file__).with_name("_workbook_reader.py")
+# It is imported: Python compiles a script each time. At its end nothing has to be put in order.
+_READ = "import os, sys; sys.path.append(sys.argv[1]); __import__(sys.argv[2]).main(); os._exit(0)"
 _EXACT = 10**15  # a spreadsheet keeps 15 digits
 _PERCENT = Context(prec=15)  # what a spreadsheet keeps; a hundred times it has no more
 _PIECE = 2**20
@@ -102,7 +104,7 @@ def _started() -> subprocess.Popen[bytes]:
         # -P: what lies in the current folder is not imported in place of a library. -S: nothing that other packages
         # have each Python begin with is run, for it may write to our output; it is 3 ms less, too
         return subprocess.Popen(  # noqa: S603 - nothing of the command comes from outside
-            [python, "-P", "-S", str(_READER)],
+            [python, "-P", "-S", "-c", _READ, str(_READER.parent), _READER.stem],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
