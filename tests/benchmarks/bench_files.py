@@ -4,7 +4,8 @@
     python tests/benchmarks/bench_files.py --instructions      in instructions of this process (needs valgrind)
 
 The rows have the shape of a payroll: five kinds, fifteen columns, a currency in each row. Beside them stands what the
-standard library and the making of the orders take by themselves. The process that reads a workbook counts as well.
+standard library and the making of the orders take by themselves. The process that reads a workbook counts as well. The
+office's workbook is as a spreadsheet saves it: texts that are shared, amounts as numbers, shown in their currency.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+
+import xlsxwriter  # type: ignore[import-untyped]
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.bulk import Batch, plan, read_batch
@@ -47,6 +50,20 @@ def payroll(count: int) -> list[dict[str, str]]:
         )
         for number in range(count)
     ]
+
+
+def write_office_workbook(path: Path, rows: list[dict[str, str]]) -> Path:
+    """These rows as an office has them."""
+    with xlsxwriter.Workbook(str(path)) as book:
+        sheet, shown = book.add_worksheet(), book.add_format({"num_format": '"UGX" #,##0'})
+        sheet.write_row(0, 0, HEADER)
+        for number, one in enumerate(rows, 1):
+            for column, name in enumerate(HEADER):
+                if name == "amount":
+                    sheet.write_number(number, column, int(one[name]), shown)
+                elif one[name]:
+                    sheet.write_string(number, column, one[name])
+    return path
 
 
 def bare(path: Path) -> None:
@@ -87,6 +104,7 @@ async def measure(folder: Path, rows: int, rounds: int, only: str | None) -> dic
     cells = payroll(rows)
     text = write_csv(folder / "payroll.csv", *cells)
     book = write_workbook(folder / "payroll.xlsx", [HEADER, *([one[name] for name in HEADER] for one in cells)])
+    office = write_office_workbook(folder / "office.xlsx", cells)
     del cells
     found: dict[str, list[float]] = {}
     async with Sandbox(account=SandboxAccount(balance=Decimal(10**12))) as box:
@@ -102,6 +120,7 @@ async def measure(folder: Path, rows: int, rounds: int, only: str | None) -> dic
                 "csv and order": without_library,
                 "read_batch CSV": partial(read, text),
                 "read_batch XLSX": partial(read, book),
+                "... of an office": partial(read, office),
                 "plan": partial(planned, payments, batch),
             }
             for _ in range(rounds):

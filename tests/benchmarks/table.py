@@ -66,6 +66,7 @@ MEASURES: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("csv and an order (the floor)", r"^csv and order +(.*)", ""),
             ("read_batch, CSV", r"^read_batch CSV +(.*)", "16 us a row"),
             ("read_batch, XLSX", r"^read_batch XLSX +(.*)", "30 us a row"),
+            ("read_batch, XLSX of an office", r"^\.\.\. of an office +(.*)", "30 us a row"),
             ("plan", r"^plan +(.*)", "25 us a row"),
         ),
     ),
