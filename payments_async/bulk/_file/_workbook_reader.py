@@ -194,9 +194,9 @@ def _blocks(rows: Iterator[Sequence[object]]) -> Iterator[str]:
             told.append(text[1:-1])
             length += len(text)
             if length >= _BLOCK:
-                yield f"[{', '.join(told)}]"
+                yield f"[{','.join(told)}]"
                 told, length = [], 0
-    yield f"[{', '.join(told)}]"
+    yield f"[{','.join(told)}]"
 
 
 def _rows(data: bytes, name: str) -> tuple[int, Iterator[Sequence[object]]]:
@@ -229,7 +229,7 @@ def _moment(cell: object) -> dict[str, str]:
     return {"moment": cell.isoformat() if hasattr(cell, "isoformat") else str(cell)}
 
 
-_told_of = json.JSONEncoder(default=_moment).encode
+_told_of = json.JSONEncoder(default=_moment, separators=(",", ":")).encode
 
 
 def _look(book: zipfile.ZipFile, place: str, styles: Mapping[str, str]) -> _Seen:
