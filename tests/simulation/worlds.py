@@ -24,7 +24,7 @@ from simulation.threads import crash_point
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async._values.tasks import TaskCancelled
 from payments_async.bulk import BatchTerms, ReconcileSettings, RunSettings, reconcile, run_batch, send_again
-from payments_async.ipn import Receiver, serving
+from payments_async.ipn import Receiver, ServerLimits, serving
 from payments_async.journal import (
     ApprovalRule,
     Entry,
@@ -60,6 +60,8 @@ _MOMENT = 20.0  # seconds between two of its looks afterwards
 _CHANGE = 0.2  # of the moments at which a checker may change their mind, at how many they look
 _SOON = 200.0  # seconds after the last fault; then it looks less often
 _QUIET = 4.0  # ... how much less often batches are offered again
+_HEADERS = 40.0  # seconds that a notification's headers may take, which are looked at four times in them
+_POLLS = 20.0, 60.0  # seconds between two looks for what waits for handlers, once all is calm, and at most
 
 
 class HandlerFails(Exception):
@@ -109,6 +111,7 @@ class World:
     outboxes: dict[int, Outbox] = attrs.field(factory=dict)
     closed: list[Process] = attrs.field(factory=list)
     left: dict[Process, list[str]] = attrs.field(factory=dict)
+    policies: list[HandlerPolicy] = attrs.field(factory=list)
     sandbox: Sandbox = attrs.field(init=False)
     machine: Machine = attrs.field(init=False)
     elsewhere: Elsewhere = attrs.field(init=False)
@@ -149,13 +152,13 @@ class World:
         self._end_trouble()
         calm_since = self.loop.time()
         until = calm_since + PATIENCE + self.machine.extra + _LOOKED_UP * self.sandbox.quirks.listed_after
-        _slow_down(calm=1)
+        self._slow_down(1.0)
         while self.loop.time() < until:
             await asyncio.sleep(_MOMENT if self.loop.time() < calm_since + _SOON else 3 * _MOMENT)
             calm_for = self.loop.time() - calm_since
             if calm_for >= _SOON:  # what is left waits for a time of grace, or for a list
                 self.is_quiet = True
-                _slow_down(calm=4 + max(calm_for, self.machine.extra) / 500.0)
+                self._slow_down(4 + max(calm_for, self.machine.extra) / 500.0)
             for number in range(self.plan.processes):
                 self.live(number)
             before = self.judge.rows
@@ -177,6 +180,12 @@ class World:
     def pause(self, seconds: float) -> float:
         """How long an application waits until it offers its batch again: longer, once it is quiet."""
         return seconds * (_QUIET if self.is_quiet else 1.0)
+
+    def _slow_down(self, calm: float) -> None:
+        """Now that all is calm, let everything be looked at less often."""
+        _slow_down(calm=calm)
+        for policy in self.policies:  # of handlers, which is one value for as long as an application lives
+            object.__setattr__(policy, "poll", max(policy.poll, min(_POLLS[0] * calm, _POLLS[1])))
 
     def has(self, fault: str) -> bool:
         """Whether a fault exists in this world."""
@@ -346,7 +355,10 @@ class World:
             return entered
 
         is_long = self.has("clock") or self.has("own_clock")  # what waits for a wrong clock may wait for days
-        policy = HandlerPolicy(poll=30.0 if is_long else 1.0 if self.plan.hurries else 10.0, wait_max=60.0)
+        poll = 30.0 if is_long else 1.0 if self.plan.hurries else 10.0
+        policy = HandlerPolicy(poll=max(poll, _POLLS[0]) if self.is_calm else poll, wait_max=60.0)
+        self.policies.append(policy)
+        limits = ServerLimits() if self.plan.hurries else ServerLimits(header_time=_HEADERS)
         try:
             journal, payments = await enter(self._journal(number)), await enter(self._session())
             await self._ask_for_approvals(journal)
@@ -362,7 +374,7 @@ class World:
             )
             for one in range(self.plan.handlers):
                 outbox.on(*TOLD_OF, name=f"note {one}")(self._handler(f"note {one}"))
-            host, port = await enter(serving(receiver, port=0))
+            host, port = await enter(serving(receiver, port=0, limits=limits))
             await enter(outbox)
             self.outboxes[number] = outbox
             self.sandbox.ipn_url = f"http://{host}:{port}/ipn"
@@ -518,6 +530,8 @@ class World:
         """Another person, who changes their mind about what was not sent yet."""
         while self.has("cancels") and not self.is_calm:
             await asyncio.sleep(30.0 * self.loop.chance.random())
+            if not self.plan.is_postgres and not self.judge.planned():
+                continue  # as for the checker
             with suppress(JournalError):
                 async with self.machine.journal(None) as journal:
                     planned = [entry async for entry in journal.entries(state=State.PLANNED)]
