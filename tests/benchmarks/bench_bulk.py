@@ -344,6 +344,7 @@ def main() -> None:
         asyncio.run(SERVERS[arguments.server](arguments.delay or 0.0))
         return
     if not arguments.plain_gc:
+        gc.freeze()  # as the command line does; else one collection of all that was imported falls into the longer run
         gc.set_threshold(COLLECT_AFTER)
     if arguments.client:
         stay_on(0)
