@@ -15,7 +15,7 @@ from math import ceil
 import attrs
 
 from payments_async._values.checks import check_number, check_whole
-from payments_async._values.deadlines import waking_seconds
+from payments_async._values.deadlines import waking_clock
 from payments_async._values.frozen import frozen
 from payments_async.journal._records import Progress, RateSlots
 from payments_async.journal._states import AGAIN, Signal, State
@@ -472,16 +472,16 @@ class SleepWatch:
         self._outbox = outbox
         self._batch_id = batch_id
         self._now = now
-        self._clock = clock
+        self._waking = waking_clock(clock)
         self._seen = now()
-        self._ahead = self._seen - waking_seconds(clock)
+        self._ahead = self._seen - self._waking()
         self.sleeps = 0
         self.slept_since = float("inf")
 
     def count(self) -> int:
         """How often it stood still until now."""
         seen, self._seen = self._seen, self._now()
-        before, self._ahead = self._ahead, self._seen - waking_seconds(self._clock)
+        before, self._ahead = self._ahead, self._seen - self._waking()
         if self._ahead - before > _JUMP:
             self.sleeps, self.slept_since = self.sleeps + 1, min(self.slept_since, seen)
             facts = {"outbox": self._outbox, "batch_id": self._batch_id}
