@@ -311,30 +311,41 @@ class OutboxWorker(WorkerPool):
     async def _notice_silence(self) -> None:
         """Where nothing is answered, it may be our own network: let others have what we have not begun, and feel it.
 
-        Nothing is claimed before the service is heard again.
+        Nothing is claimed before the service is heard again. Where nothing is in hand, nothing was asked either: then
+        a question of our own comes first.
         """
         since = self.pace.silent_since
-        if since is None or (silent := self.executor.clock() - since) < _SILENCE or self.drains:
+        if since is None or self.executor.clock() - since < _SILENCE or self.drains:
             return
-        if not self._is_cut_off:
-            self._is_cut_off = True
-            self.trouble = f"nothing was answered for {silent:.0f} seconds; others may have what was not begun"
-            _log.error("the outbox %s sends nothing: %s", self.name, self.trouble, extra={"outbox": self.name})
-        await self.leases.give_back_unbegun()
-        if self._probing is None or self._probing.done():
-            self._probing = self.tasks.start("probe", self._probe())
+        is_probing = self._probing is not None and not self._probing.done()
+        if self.leases.open and not is_probing:
+            self._cut_off(since)
+        if self._is_cut_off:
+            await self.leases.give_back_unbegun()
+        if not is_probing:
+            self._probing = self.tasks.start("probe", self._probe(since))
 
-    async def _probe(self) -> None:
+    def _cut_off(self, since: float) -> None:
+        if self._is_cut_off:
+            return
+        self._is_cut_off, silent = True, self.executor.clock() - since
+        self.trouble = f"nothing was answered for {silent:.0f} seconds; others may have what was not begun"
+        _log.error("the outbox %s sends nothing: %s", self.name, self.trouble, extra={"outbox": self.name})
+
+    async def _probe(self, since: float) -> None:
         """Ask something that moves nothing: any answer, also a no, tells that the service is heard."""
         try:
             await self.payments.accounts.get()
         except PaymentsError as error:
             if error.status is None:
+                self._cut_off(since)
                 await self.executor.sleep(_PROBE)
                 return
-        _log.warning("the service answers outbox %s again", self.name, extra={"outbox": self.name})
-        self.pace.silent_since, self._is_cut_off, self.trouble = None, False, None
-        self.look()
+        self.pace.silent_since = None
+        if self._is_cut_off:
+            _log.warning("the service answers outbox %s again", self.name, extra={"outbox": self.name})
+            self._is_cut_off, self.trouble = False, None
+            self.look()
 
     async def _follow_the_day(self) -> None:
         """Let the limit of a day begin anew with each."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from bulk.worlds import payout, session
 from outbox.desks import A_MINUTE, until
 
 from payments_async.journal import SqliteJournal
 from payments_async.outbox import Outbox, WorkerSettings
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Fault, Sandbox
 
 
 class Cable(aiohttp.TCPConnector):
@@ -29,6 +30,17 @@ class Cable(aiohttp.TCPConnector):
         return await super().connect(*asked, **how)
 
 
+class Clock:
+    """Slow at first: however busy the machine is, ten seconds of silence go by when they are told to."""
+
+    def __init__(self) -> None:
+        self.began, self.ahead = time.monotonic(), 0.0
+
+    def __call__(self) -> float:
+        passed = time.monotonic() - self.began
+        return passed + self.ahead if self.ahead else passed / 100
+
+
 async def soon(seconds: float) -> None:
     """Wait for a part of the time."""
     await asyncio.sleep(seconds / 20)
@@ -36,13 +48,7 @@ async def soon(seconds: float) -> None:
 
 async def test_a_process_without_a_network(tmp_path: Path) -> None:
     """Another one sends what it had put into its own hands, long before its leases end; mended, it sends again."""
-    began, ahead = time.monotonic(), 0.0
-
-    def clock() -> float:
-        """Slow at first: however busy the machine is, ten seconds of silence go by when they are told to."""
-        passed = time.monotonic() - began
-        return passed + ahead if ahead else passed / 100
-
+    clock = Clock()
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox())
         cable = Cable()
@@ -63,7 +69,7 @@ async def test_a_process_without_a_network(tmp_path: Path) -> None:
         )
         await other.pay(payout(6), timeout=A_MINUTE)
         assert 2 == len(sandbox.ledger)  # the others are leased, for an hour
-        ahead = 60.0
+        clock.ahead = 60.0
         for number in range(1, 6):
             assert "accepted" == (await other.pay(payout(number), timeout=A_MINUTE)).state
         assert "accepted" == (await one.pay(payout(7), timeout=A_MINUTE)).state
@@ -74,6 +80,44 @@ async def test_a_process_without_a_network(tmp_path: Path) -> None:
         assert (await one.health()).is_well
         assert [] == sandbox.duplicates()
         assert 9 == len(sandbox.ledger)
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["one-answer-lost", "the-network-gone"])
+async def test_silence_where_nothing_was_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture, is_gone: bool) -> None:
+    """Once the last answer was lost, ten quiet seconds say nothing: a question of our own tells what is true."""
+    clock = Clock()
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox())
+        cable = Cable()
+        http = await stack.enter_async_context(aiohttp.ClientSession(connector=cable))
+        journal = await stack.enter_async_context(SqliteJournal(tmp_path / "journal.db"))
+        payments = await stack.enter_async_context(session(sandbox, http=http, clock=clock, sleep=soon))
+        one = await stack.enter_async_context(Outbox(payments, journal, worker=WorkerSettings(settles=False)))
+        sandbox.script(Fault.LOST_AFTER, on="payout")
+        await one.put(payout(1))
+        await until(lambda: _hears_nothing(one), True)
+        await until(lambda: _has_in_hand(one), 0)
+        cable.is_cut, clock.ahead = is_gone, 60.0
+        if is_gone:
+            await until(lambda: _cut_off_in(caplog), True)
+            assert "nothing was answered" in (await one.health()).problems[0].what
+            cable.is_cut = False
+        await until(lambda: _hears_nothing(one), False)
+        assert "accepted" == (await one.pay(payout(2), timeout=A_MINUTE)).state
+        assert is_gone is await _cut_off_in(caplog)
+        assert [] == sandbox.duplicates()
+        assert 2 == len(sandbox.ledger)
+
+
+async def _cut_off_in(caplog: pytest.LogCaptureFixture) -> bool:
+    await asyncio.sleep(0)
+    return "sends nothing: nothing was answered" in caplog.text
+
+
+async def _has_in_hand(outbox: Outbox) -> int:
+    await asyncio.sleep(0)
+    pool = outbox._sender.pool
+    return -1 if pool is None else pool.leases.open
 
 
 async def _hears_nothing(outbox: Outbox) -> bool:
