@@ -367,6 +367,23 @@ async def test_amounts_that_name_no_style_while_the_usual_one_shows_dollars(work
     assert [(2, "amount"), (3, "amount"), (4, "amount")] == problems(batch)
 
 
+@pytest.mark.parametrize(
+    ("currency", "words"),
+    [
+        ("UGX", None),
+        ("KES", None),
+        ("USD", "the batch is in USD"),
+        (None, "in shillings of a country that is not told; name the currency"),
+    ],
+)
+async def test_shillings_of_a_country_that_is_not_told(tmp_path: Path, currency: str | None, words: str | None) -> None:
+    """They are those of the batch, if it is in some shillings; both readings of the file say so."""
+    batch = await of_text(tmp_path, csv_text(SIMPLE | {"amount": "Shs. 14,500/="}), currency=currency)
+    assert ([(2, "amount")] if words else []) == problems(batch)
+    assert all(words in one.remedy for one in batch.problems if words)
+    assert ([] if words else [("14500", currency)]) == [(str(one.amount), one.currency) for one in batch.orders]
+
+
 async def test_an_amount_shown_in_a_currency_that_nothing_names(workbook: Path) -> None:
     """It is looked at by a person; what a sheet shows is never the currency of an order."""
     batch = await read_batch(shown_as(workbook, "$#,##0"), item=MTN)

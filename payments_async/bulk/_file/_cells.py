@@ -158,13 +158,14 @@ def read_text(text: str) -> str:
 
 MAX_DIGITS = 15  # what a spreadsheet keeps exactly; and nobody is paid more
 _DOLLARS = "USD AUD BBD BSD BZD CAD FJD HKD JMD LRD NAD NZD SGD TTD TWD XCD ZWD ZWL"
+SHILLINGS = "SHS"  # of a country that is not told
 # What a sheet shows, and which currencies it may be; a text with one is no amount.
 _SHOWN = {
     **dict.fromkeys(("€", "EURO", "EUROS"), "EUR"),
     **dict.fromkeys(("$", "DOLLAR", "DOLLARS"), _DOLLARS),
     **dict.fromkeys(("CFA", "FCFA", "F CFA"), "XAF XOF"),
     **dict.fromkeys(("FRW", "RF"), "RWF"),
-    "SHS": "UGX KES TZS SOS",
+    SHILLINGS: "UGX KES TZS SOS",
     "£": "GBP EGP SSP SDG",
     "¥": "JPY CNY",
     "₦": "NGN",
@@ -263,7 +264,7 @@ def check_shown(cell: ShownCell, currency: str | None) -> bool:
             "the sheet shows another number than the cell holds, by its format (thousands, added digits, a sign or "
             "nothing); format the cell as a plain number and check the amount"
         )
-    if currency is not None and currency not in _meant(cell.shown.upper()):
+    if currency is not None and not may_mean(cell.shown, currency):
         raise Unusable(
             f"shown as {cell.shown} in the sheet, but the row is in {currency}; check which is meant, and show the "
             "amount in that currency or as a plain number"
@@ -272,11 +273,12 @@ def check_shown(cell: ShownCell, currency: str | None) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _meant(shown: str) -> str:
-    """The codes that it may stand for. Before a dollar are the letters that a code begins with: US$, A$, HK$."""
+def may_mean(shown: str, currency: str) -> bool:
+    """Whether it may stand for a code. Before a dollar are the letters that a code begins with: US$, A$, HK$."""
+    shown = shown.upper()
     if shown.endswith("$"):
-        return " ".join(code for code in _DOLLARS.split() if code.startswith(shown[:-1]))
-    return _SHOWN.get(shown) or _SHILLINGS.get(shown, shown)
+        return currency in _DOLLARS and currency.startswith(shown[:-1])
+    return currency in (_SHOWN.get(shown) or _SHILLINGS.get(shown, shown))
 
 
 def _most_digits(text: str) -> int:

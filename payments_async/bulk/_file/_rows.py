@@ -17,11 +17,13 @@ from payments_async._wire.kinds import PAYOUT_KINDS
 from payments_async._wire.orders import LONGEST_TEXT, Beneficiary, PayoutOrder
 from payments_async.bulk._file._cells import (
     PLAIN_ID,
+    SHILLINGS,
     SPOILED,
     NumberCell,
     ShownCell,
     Unusable,
     check_shown,
+    may_mean,
     read_account,
     read_currency,
     read_email,
@@ -318,10 +320,15 @@ def _take_money(row: RowReading, rules: Rules) -> None:
             row.amount, beside = read_money(cell)
         except Unusable as error:
             row.problems.append(("amount", cell, str(error)))
+    named = stated or (rules.currency if "currency" not in row.cells else None)
+    if beside == SHILLINGS and (named is None or may_mean(beside, named)):
+        beside = None
+        if named is None:
+            row.problems.append(("amount", cell or "", "in shillings of a country that is not told; name the currency"))
     if beside and stated and beside != stated:
         remedy = f"in {beside}, but the currency column says {stated}; correct one of them"
         row.problems.append(("amount", cell or "", remedy))
-    row.currency = stated or beside or (rules.currency if "currency" not in row.cells else None)
+    row.currency = stated or beside or named
     if rules.currency and row.currency and row.currency != rules.currency:
         where, value = ("currency", stated) if stated else ("amount", cell or "")
         row.problems.append((where, value, f"the batch is in {rules.currency}; move this row to a batch of its own"))
