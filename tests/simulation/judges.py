@@ -379,7 +379,8 @@ class Judge:
         for number, outbox in sorted(world.outboxes.items()):
             health = await world.lives[number].start(outbox.health())
             words = "; ".join(one.what for one in health.problems if one.stops)
-            waits = world.has("no_total") and "complete lists" in words  # which never come then
+            never_come = world.has("no_total") or not world.sandbox.ledger  # lists that are complete, and show an order
+            waits = never_come and "complete lists" in words
             if not health.is_well and not waits:
                 found.append(f"{world.lives[number]} is not well: {words}")
             if any((health.handlers.dead, health.handlers.pending)):
