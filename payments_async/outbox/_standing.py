@@ -315,6 +315,10 @@ class OutboxWorker(WorkerPool):
         a question of our own comes first.
         """
         since = self.pace.silent_since
+        if since is None and self._is_cut_off:  # an order that was under way is answered, or our own question
+            _log.warning("the service answers outbox %s again", self.name, extra={"outbox": self.name})
+            self._is_cut_off, self.trouble = False, None
+            self.look()
         if since is None or self.executor.clock() - since < _SILENCE or self.drains:
             return
         is_probing = self._probing is not None and not self._probing.done()
@@ -338,14 +342,11 @@ class OutboxWorker(WorkerPool):
             await self.payments.accounts.get()
         except PaymentsError as error:
             if error.status is None:
-                self._cut_off(since)
+                if self.pace.silent_since is not None:
+                    self._cut_off(since)
                 await self.executor.sleep(_PROBE)
                 return
         self.pace.silent_since = None
-        if self._is_cut_off:
-            _log.warning("the service answers outbox %s again", self.name, extra={"outbox": self.name})
-            self._is_cut_off, self.trouble = False, None
-            self.look()
 
     async def _follow_the_day(self) -> None:
         """Let the limit of a day begin anew with each."""

@@ -15,7 +15,7 @@ from outbox.desks import A_MINUTE, until
 
 from payments_async.journal import SqliteJournal
 from payments_async.outbox import Outbox, WorkerSettings
-from payments_async.sandbox import Fault, Sandbox
+from payments_async.sandbox import Fault, ManualClock, Sandbox
 
 
 class Cable(aiohttp.TCPConnector):
@@ -107,6 +107,40 @@ async def test_silence_where_nothing_was_asked(tmp_path: Path, caplog: pytest.Lo
         assert is_gone is await _cut_off_in(caplog)
         assert [] == sandbox.duplicates()
         assert 2 == len(sandbox.ledger)
+
+
+async def test_an_answer_that_comes_while_the_process_is_cut_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To an order that was under way: the outbox sends again, though each question of its own came to nothing."""
+    clock = Clock()
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox(clock=ManualClock()))
+        cable = Cable()
+        http = await stack.enter_async_context(aiohttp.ClientSession(connector=cable))
+        journal = await stack.enter_async_context(SqliteJournal(tmp_path / "journal.db"))
+        payments = await stack.enter_async_context(session(sandbox, http=http, clock=clock, sleep=soon))
+        one = await stack.enter_async_context(Outbox(payments, journal, worker=WorkerSettings(settles=False)))
+        await one.pay(payout(0), timeout=A_MINUTE)
+        sandbox.script(Fault.SLOW, on="payout", seconds=3.0)
+        slow = asyncio.create_task(one.pay(payout(1), timeout=A_MINUTE))
+        await until(lambda: _executions(sandbox), 2)
+        cable.is_cut = True
+        await one.put(payout(2))
+        await until(lambda: _hears_nothing(one), True)
+        clock.ahead = 60.0
+        await until(lambda: _cut_off_in(caplog), True)
+        await sandbox.advance(3.0)
+        assert "accepted" == (await slow).state
+        await until(lambda: _hears_nothing(one), False)
+        cable.is_cut = False
+        assert "accepted" == (await one.pay(payout(3), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
+
+
+async def _executions(sandbox: Sandbox) -> int:
+    await asyncio.sleep(0)
+    return len(sandbox.ledger)
 
 
 async def _cut_off_in(caplog: pytest.LogCaptureFixture) -> bool:
