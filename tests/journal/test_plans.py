@@ -441,6 +441,14 @@ async def test_a_plan_is_made_anew_when_it_is_old() -> None:
     # one that is lent holds the pages of what another test has put there
     async with PostgresJournal(postgres.dsn(), schema="never_filled", state_folder=None) as journal:
         with connected(journal) as usual:
+            asked_at: list[tuple[str, float]] = []
+
+            class Told(psycopg.Cursor):
+                def execute(self, query: Any, *values: Any, **options: Any) -> Any:
+                    asked_at.append((query, now))
+                    return super().execute(query, *values, **options)
+
+            usual.raw.cursor_factory = Told
             connection = PgConnection(usual.raw, clock=lambda: now)
             rows = "SELECT count(*) FROM ipn_event WHERE peer = ?"
             for _ in range(5):
@@ -454,7 +462,9 @@ async def test_a_plan_is_made_anew_when_it_is_old() -> None:
                 found.append(plan[0][0]["Plan"]["Plans"][0]["Plan Rows"])
                 if now == 0.0:
                     connection.script(_CROWD % {"last": 1000})
-    assert found[0] == found[1] < found[2]
+    # the server may do so by itself before, as when another test makes many tables in a database of its own
+    assert [60.0] == [at for asked, at in asked_at if asked == "DISCARD PLANS"]
+    assert found[0] < found[2]
 
 
 _OF_THEM = tuple(f"{table}_" for table in _GROWS)
