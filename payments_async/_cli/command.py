@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import closing
 from decimal import localcontext
+from functools import partial
 from typing import Any, cast
 
 import attrs
@@ -22,7 +23,7 @@ from payments_async._cli.profiles import SETTINGS, ProfileName, read_profile
 from payments_async._cli.remedies import exit_of
 from payments_async._cli.screen import LogLevel, Screen
 from payments_async._cli.settings import NO_OPTION, ConnectionSettings, fill_in
-from payments_async._cli.shortage import remedy_of_shortage, words_of_shortage
+from payments_async._cli.shortage import end_once_memory_lacks, remedy_of_shortage, words_of_shortage
 from payments_async._cli.signals import interruptible, to_its_end
 
 Command = Callable[..., Coroutine[Any, Any, Exit]]
@@ -95,8 +96,9 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         _check_signed(given)
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
+        do = partial(_attended, screen, function, given)
         # closed, where Ctrl-C comes before the loop has begun it: else Python would warn that nothing awaited it
-        with interruptible(), localcontext(prec=_DIGITS), closing(to_its_end(lambda: function(**given))) as work:
+        with interruptible(), localcontext(prec=_DIGITS), closing(to_its_end(do)) as work:
             return int(asyncio.run(work))
     except (BadInput, Declined) as error:
         return _refused(screen, error)
@@ -112,6 +114,12 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         return _failed(screen, error)
     except KeyboardInterrupt as error:
         return _told(screen, error, "stopped", Exit.STOPPED)
+
+
+async def _attended(screen: Screen, function: Command, given: dict[str, Any]) -> Exit:
+    """Do what a command does, in an event loop that does not wait for ever."""
+    end_once_memory_lacks(partial(_failed, screen))
+    return await function(**given)
 
 
 def _refused(screen: Screen, error: BadInput | Declined) -> int:

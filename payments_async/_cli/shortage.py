@@ -3,13 +3,17 @@
 Every command may be given again: what it wrote down counts, and what may have left is not sent again.
 """
 
+import asyncio
 import errno
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 FEWEST = 40  # files at once: a run with one connection takes 28, of which a workbook takes six for a moment
 _MOST = 65_536  # of files; some systems allow so many that a table of them takes memory
+_PATIENCE = 60.0  # seconds in which what is under way may end, once memory was too little
 _AGAIN = "then give the same command again"
 _FILES = "this program may open {} files at once"
 _RAISE = f"raise that limit (ulimit -n), {_AGAIN}"
@@ -41,6 +45,33 @@ def remedy_of_shortage(error: BaseException) -> str | None:
         if number in _REMEDIES:
             return _REMEDIES[number]
     return None
+
+
+def end_once_memory_lacks(end: Callable[[Exception], int]) -> None:
+    """End this process some time after its event loop has lost a callback for want of memory, unless it ends before.
+
+    What waited for that callback is never woken, and cannot be cancelled. Else the command would wait for ever.
+
+    Args:
+        end: Says so, and gives the exit status.
+    """
+    is_told = False
+
+    def give_up(error: Exception) -> None:
+        status = end(error)
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(status)
+
+    def note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal is_told
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if isinstance(error, Exception) and not is_told and any(isinstance(one, MemoryError) for one in _chain(error)):
+            loop.call_later(_PATIENCE, give_up, error)
+            is_told = True
+
+    asyncio.get_running_loop().set_exception_handler(note)
 
 
 def words_of_shortage(error: BaseException) -> str:

@@ -191,6 +191,8 @@ class Tasks:
     def _log_end(self, name: str, error: Exception) -> None:
         facts = {"owner": self._owner, "task": name, "why": type(error).__name__}
         _log.error("%s: its %s ended (%s)", self._owner, name, type(error).__name__, exc_info=error, extra=facts)
+        if isinstance(error, MemoryError):  # what it was about to wake is lost: that concerns the whole event loop
+            asyncio.get_running_loop().call_exception_handler({"message": f"{self._owner}: {name}", "exception": error})
 
     def _forget(self, kept: _Kept) -> None:
         if kept.timer is not None:

@@ -57,7 +57,29 @@ try:
 except OSError:
     for number in held[len(held) - int(sys.argv[1]):]:
         os.close(number)
-os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+os.execv(sys.executable, [sys.executable, '-m', 'payments_async', *sys.argv[2:]])
+"""
+
+
+# A command whose event loop loses the answer of a commit, as where it has no memory for the call.
+LOSE = """
+import asyncio, runpy, sys
+from functools import partial
+from payments_async._cli import shortage
+run, left = asyncio.Handle._run, int(sys.argv.pop(1))
+shortage._PATIENCE = float(sys.argv.pop(1))
+
+def lost(handle):
+    global left
+    if getattr(getattr(handle._callback, 'func', None), '__name__', '') == '_committed':
+        left -= 1
+        if left == 0:
+            handle._loop.call_exception_handler({'message': 'lost', 'exception': MemoryError(), 'handle': handle})
+            return
+    run(handle)
+
+asyncio.Handle._run = lost
+runpy.run_module('payments_async', run_name='__main__', alter_sys=True)
 """
 
 
@@ -67,16 +89,19 @@ def allow(what: int, most: int) -> None:
 
 
 async def ran(
-    sandbox: Sandbox, *arguments: str, before: Callable[[], None] | None = None, free: int | None = None, **more: str
+    sandbox: Sandbox,
+    *arguments: str,
+    before: Callable[[], None] | None = None,
+    by: tuple[str, ...] = ("-m", "payments_async"),
+    **more: str,
 ) -> Ran:
     """A command in a process of its own, under some limit. It ends without a traceback, whatever it lacks.
 
     Args:
-        free: Files that it may still open.
+        by: What Python is given to begin it.
     """
-    leave = () if free is None else ("-c", LEAVE, str(free))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *leave, "-m", "payments_async", *arguments),
+        *(sys.executable, *by, *arguments),
         env=surroundings(sandbox, more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -105,6 +130,16 @@ async def test_a_command_that_has_no_memory_says_so(sandbox: Sandbox, command: s
     assert (5, True) == (told.status, "the system gives this program too little memory" in told.err)
 
 
+@pytest.mark.slow
+async def test_a_run_whose_event_loop_has_lost_a_call_for_want_of_memory_ends(sandbox: Sandbox) -> None:
+    """Though what waits for that call is never woken; the same command pays the others, and nobody twice."""
+    told = await ran(sandbox, *RUN, by=("-c", LOSE, "5", "0.5"))
+    assert (5, True) == (told.status, "the system gives this program too little memory" in told.err)
+    while 4 == (again := await ran(sandbox, *RUN)).status:
+        sandbox.advance(3600)
+    assert (0, 6, []) == (again.status, len(sandbox.ledger), sandbox.duplicates())
+
+
 @pytest.mark.slow(covered=True)
 async def test_a_run_may_have_fewer_connections_than_it_asks_for(sandbox: Sandbox) -> None:
     """It refuses before anything is sent: with failing connections it would wait and wait."""
@@ -118,10 +153,10 @@ async def test_a_run_may_have_fewer_connections_than_it_asks_for(sandbox: Sandbo
 async def test_runs_with_ever_more_open_files_pay_each_order_once(sandbox: Sandbox) -> None:
     """Wherever a file cannot be opened, the same command goes on; at last all are paid, and none twice."""
     for free in (5, 11):
-        told = await ran(sandbox, *RUN, free=free)
+        told = await ran(sandbox, *RUN, by=("-c", LEAVE, str(free)))
         known = ("this program may open 64 files at once: raise that limit", "cannot be opened")
         assert told.status == 0 or [words for words in known if words in told.err]
-    assert 0 == (await ran(sandbox, *RUN, free=40)).status
+    assert 0 == (await ran(sandbox, *RUN, by=("-c", LEAVE, "40"))).status
     assert (6, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
