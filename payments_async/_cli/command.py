@@ -29,6 +29,7 @@ from payments_async._cli.signals import interruptible, to_its_end
 Command = Callable[..., Coroutine[Any, Any, Exit]]
 
 _PROFILE = "profile"  # the option that every command has which takes something from a profile
+_AGAIN = "nothing more was done; see how it stands, then give the same command again without a pipe"
 _MEND = "mend what it names, then give the same command again"
 _DIGITS = 100  # of sums: the usual 28 could round a great one
 
@@ -85,6 +86,7 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
     def gathered(group: type, **more: Any) -> Any:
         return group(**{option.name: given.pop(option.name) for option in _options(group)}, **more)
 
+    acts = "yes" in given
     screen: Screen = gathered(Screen)
     show_log(screen)
     try:
@@ -108,8 +110,7 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         screen.payments_error(error, exit_of(error))
         return exit_of(error)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at its end
-        return Exit.STOPPED
+        return _unread(screen, acts=acts)
     except Exception as error:  # noqa: BLE001 - Python's own traceback would not be masked
         return _failed(screen, error)
     except KeyboardInterrupt as error:
@@ -120,6 +121,14 @@ async def _attended(screen: Screen, function: Command, given: dict[str, Any]) ->
     """Do what a command does, in an event loop that does not wait for ever."""
     end_once_memory_lacks(partial(_failed, screen))
     return await function(**given)
+
+
+def _unread(screen: Screen, *, acts: bool) -> int:
+    """Tell on standard error that the reader of standard output has gone, unless the command only lists."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at its end
+    if acts:
+        screen.trouble("stopped: the reader of standard output has gone", _AGAIN)
+    return Exit.STOPPED
 
 
 def _refused(screen: Screen, error: BadInput | Declined) -> int:

@@ -51,6 +51,14 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"
 
 
+class _Console(Console):
+    """A console of rich that lets the command end as others do, where the reader of a pipe has gone."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the ``BrokenPipeError`` again: rich would end with status 1, which stands for our own errors."""
+        raise  # noqa: PLE0704 - this is called while that one is handled
+
+
 @attrs.define(kw_only=True, eq=False)
 class Screen:
     """Where a command writes to.
@@ -89,8 +97,8 @@ class Screen:
 
     def __attrs_post_init__(self) -> None:
         width = None if sys.stdout.isatty() else _PIPED_WIDTH
-        self.out = Console(highlight=False, emoji=False, width=width)
-        self.err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+        self.out = _Console(highlight=False, emoji=False, width=width)
+        self.err = _Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
     @property
     def is_live(self) -> bool:

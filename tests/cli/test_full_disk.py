@@ -91,3 +91,13 @@ async def test_a_list_ends_with_its_reader(sandbox: Sandbox) -> None:
     told = await ran(sandbox, "transactions", out=pipe)
     os.close(pipe)
     assert (5, "") == (told.status, told.err)
+
+
+@pytest.mark.slow
+async def test_a_run_whose_reader_has_gone_before_it_says_so(sandbox: Sandbox, payroll: tuple[str, ...]) -> None:
+    """It sends nothing, ends as one that was stopped, and not as an error of the program, with a word about it."""
+    pipe = gone()
+    told = await ran(sandbox, *payroll, out=pipe)
+    os.close(pipe)
+    assert (5, 0) == (told.status, len(sandbox.ledger))
+    assert "stopped: the reader of standard output has gone" in told.err
