@@ -79,7 +79,7 @@ def _text(before: io.TextIOWrapper, raw: io.RawIOBase) -> io.TextIOWrapper:
     return io.TextIOWrapper(
         cast(io.BufferedWriter, raw) if before.write_through else io.BufferedWriter(raw),
         before.encoding,
-        before.errors,
+        "backslashreplace" if before.errors == "strict" else before.errors,  # what it cannot spell ends no command
         line_buffering=before.line_buffering,
         write_through=before.write_through,
     )

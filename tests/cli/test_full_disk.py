@@ -101,3 +101,14 @@ async def test_a_run_whose_reader_has_gone_before_it_says_so(sandbox: Sandbox, p
     os.close(pipe)
     assert (5, 0) == (told.status, len(sandbox.ledger))
     assert "stopped: the reader of standard output has gone" in told.err
+
+
+@pytest.mark.slow
+async def test_a_terminal_that_lacks_a_letter_ends_no_run(
+    sandbox: Sandbox, payroll: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch, an order or a name with such a letter is told with its number in place of it."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    told = await ran(sandbox, *payroll[:4], "müller", *payroll[5:])
+    assert (0, 3) == (told.status, len(sandbox.ledger))
+    assert "batch m\\xfcller" in told.said
