@@ -249,6 +249,6 @@ def test_buckets_keep_the_sequence_beyond_memory() -> None:
     for memory in (1, 50, 10_000):
         with Buckets(memory=memory) as buckets:
             for number in range(1000):
-                buckets.add(number % 256, number.to_bytes(2, "big"))
+                buckets.add([number.to_bytes(2, "big")], 1)
             found = [[int.from_bytes(one[n : n + 2], "big") for n in range(0, len(one), 2)] for one in buckets.each()]
         assert [list(range(bucket, 1000, 256)) for bucket in range(256)] == found

@@ -756,7 +756,7 @@ class Repeats(ExitStack):
             content: Hash of all that the row says.
         """
         digest = hashlib.blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=_ID).digest()
-        self._buckets.add(digest[0], _RECORD.pack(digest, row, line, amount, content))
+        self._buckets.add((_RECORD.pack(digest, row, line, amount, content),))
 
     def found(self) -> Iterator[Repeat]:
         """Every row whose id an earlier row has, in no particular order."""

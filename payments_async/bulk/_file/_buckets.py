@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO
 
@@ -25,10 +25,12 @@ class Buckets(ExitStack):
         self._spilled: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]  # where in the file, how long
         self._file: IO[bytes] | None = None
 
-    def add(self, number: int, record: bytes) -> None:
-        """Put a record into a bucket, 0 to 255."""
-        self._buckets[number] += record
-        self._waiting += len(record)
+    def add(self, records: Sequence[bytes], at: int = 0) -> None:
+        """Put records into the buckets that their byte at this place tells."""
+        buckets = self._buckets
+        for record in records:
+            buckets[record[at]] += record
+            self._waiting += len(record)
         if self._waiting >= self._memory:
             self._spill()
 

@@ -7,10 +7,11 @@ import heapq
 import re
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from decimal import Context, Decimal
-from typing import Literal, NamedTuple
+from itertools import chain
+from typing import Literal
 
 from payments_async._values.amounts import amount_text
 from payments_async._values.frozen import field, frozen
@@ -41,27 +42,15 @@ _WORDS = re.compile(r"\w+")
 _OWN, _OTHER, _PRIOR = range(3)  # of this batch, of the one it is compared with, of what the journal holds
 
 
-class Payee(NamedTuple):
-    """One wallet, account or line.
+def _payee_of(order: Order) -> tuple[str, str]:
+    """Who is paid by an order: a key, and the number of the wallet, account or line as the order has it. Personal.
 
-    Attributes:
-        key: The same for all orders that pay into it, however its number is punctuated, and with which prefix of the
-            country, if any. Personal.
-        masked: Its number, masked.
-        reference: Its number as the order has it. Personal.
+    The key is the same for all orders that pay into it, however its number is punctuated, and with which prefix of the
+    country, if any. Salary and airtime for one telephone number are two destinations, and so is one number at two
+    utilities.
     """
-
-    key: str
-    masked: str
-    reference: str
-
-
-def payee_of(order: Order) -> Payee:
-    """Who is paid by an order.
-
-    Salary and airtime for one telephone number are two destinations, and so is one number at two utilities.
-    """
-    kind, destination = ORDER_KINDS[order.kind], destination_of(order)
+    destination = destination_of(order)
+    kind = ORDER_KINDS[order.kind]
     number = reference = getattr(destination, kind.reference)
     if kind.reference == "phone_number":
         if not (number := reference.removeprefix("+")).isdecimal():
@@ -74,7 +63,7 @@ def payee_of(order: Order) -> Payee:
             key = f"{kind.name} {item_of(order)} {number}"
         case field:
             key = f"{kind.name} {getattr(destination, field)} {number}"
-    return Payee(key, mask(reference), reference)
+    return key, reference
 
 
 @frozen(kw_only=True)
@@ -249,40 +238,71 @@ class PayeeLedger(ExitStack):
         self._paid = BitSet()
         self._batches: dict[str, int] = {}
 
-    def add(self, order: Order) -> None:
-        """Take down an order of the batch."""
-        payee = payee_of(order)
-        self._paid.add(hash(payee.key) % _SIEVE)
-        self._add_named(order, payee, _OWN)
+    def add(self, orders: Sequence[Order]) -> None:
+        """Take down orders of the batch."""
+        self._add_named(orders, _OWN)
 
-    def add_other(self, order: Order) -> None:
-        """Take down an order of the batch that it is compared with."""
-        self.other_count += 1
-        self._other_total = _EXACT.add(self._other_total, order.amount)
-        self._add_named(order, payee_of(order), _OTHER)
+    def add_other(self, orders: Sequence[Order]) -> None:
+        """Take down orders of the batch that it is compared with."""
+        self.other_count += len(orders)
+        for order in orders:
+            self._other_total = _EXACT.add(self._other_total, order.amount)
+        self._add_named(orders, _OTHER)
 
-    def add_prior(self, entry: Entry) -> None:
-        """Take down an order that the journal holds in another batch, where it pays one of those."""
-        self.prior_count += 1
-        payee = payee_of(entry.order)
-        if hash(payee.key) % _SIEVE in self._paid:
-            batch = self._batches.setdefault(entry.batch_id, len(self._batches))
-            sent = _PRIOR_BATCH.pack(batch, entry.permitted_at or entry.updated_at)
-            self._add(entry.order, payee, sent, _PRIOR, entry.batch_id, entry.state)
+    def add_prior(self, entries: Iterable[Entry]) -> None:
+        """Take down orders that the journal holds in other batches, where they pay one of those."""
+        found: list[Entry] = []
+        payees: list[tuple[str, str]] = []
+        for entry in entries:
+            self.prior_count += 1
+            payee = _payee_of(entry.order)
+            if hash(payee[0]) % _SIEVE in self._paid:
+                found.append(entry)
+                payees.append(payee)
+        batches = self._batches
+        sent = [
+            _PRIOR_BATCH.pack(batches.setdefault(one.batch_id, len(batches)), one.permitted_at or one.updated_at)
+            for one in found
+        ]
+        about = [(one.batch_id, one.state) for one in found]
+        self._add([one.order for one in found], payees, sent, _PRIOR, about)
 
-    def _add_named(self, order: Order, payee: Payee, side: int) -> None:
-        name = _digest(f"{order.kind} {_plain_name(order.beneficiary.name)}")
-        self._by_name.add(name[0], self._add(order, payee, name, side))
+    def _add_named(self, orders: Sequence[Order], side: int) -> None:
+        payees = [_payee_of(order) for order in orders]
+        if side == _OWN:
+            self._paid.update([hash(key) % _SIEVE for key, _ in payees])
+        names = [_digest(f"{order.kind} {_plain_name(order.beneficiary.name)}") for order in orders]
+        self._by_name.add(self._add(orders, payees, names, side, [()] * len(orders)), _DIGEST)
 
-    def _add(self, order: Order, payee: Payee, name: bytes, side: int, *about: str) -> bytes:
-        key = _digest(payee.key)
-        record = _RECORD.pack(key, name, side, self._place, amount_text(order.amount).encode())
-        self._by_payee.add(key[0], record)
-        told = (order.request_id, payee.masked, *about, order.beneficiary.name, payee.reference)
-        if not "".join(told).isprintable():
-            told = tuple(_CONTROLS.sub(" ", one) for one in told)
-        self._place += self._lines.write("\t".join((*told, "\n")).encode())
-        return record
+    def _add(
+        self,
+        orders: Sequence[Order],
+        payees: Sequence[tuple[str, str]],
+        names: Sequence[bytes],
+        side: int,
+        about: Iterable[tuple[str, ...]],
+    ) -> list[bytes]:
+        """Take down orders, and give back their records.
+
+        Args:
+            about: Of each order, what else is told of it.
+        """
+        told = [
+            (order.request_id, *more, order.beneficiary.name, reference)
+            for order, (_, reference), more in zip(orders, payees, about, strict=True)
+        ]
+        if not "".join(chain.from_iterable(told)).isprintable():
+            told = [tuple(_CONTROLS.sub(" ", text) for text in one) for one in told]
+        place, records, lines = self._place, [], []
+        for order, (key, _), name, texts in zip(orders, payees, names, told, strict=True):
+            records.append(_RECORD.pack(_digest(key), name, side, place, amount_text(order.amount).encode()))
+            line = "\t".join((*texts, "\n")).encode()
+            lines.append(line)
+            place += len(line)
+        self._place = place
+        self._lines.writelines(lines)
+        self._by_payee.add(records)
+        return records
 
     def _payees(self) -> Iterator[tuple[bytes, _Paid]]:
         for records in self._by_payee.each():
@@ -296,17 +316,20 @@ class PayeeLedger(ExitStack):
         """Which orders pay somebody whom an earlier one of the batch pays too. It takes a second for each million."""
         pairs: dict[tuple[int, bool], _Pairs] = {}
         for records in self._by_payee.each():
+            if _are_different(records, 0):
+                continue
             # the first order of a payee, and the first of each amount: its line and its amount as it was written
-            firsts: dict[bytes, tuple[tuple[int, Decimal], dict[Decimal, tuple[int, Decimal]]]] = {}
+            firsts: dict[bytes, tuple[int, bytes]] = {}
+            amounts: dict[bytes, dict[Decimal, tuple[int, Decimal]]] = {}
             for key, sent, side, line, packed in _RECORD.iter_unpack(records):
                 if side == _OTHER:
                     continue
-                amount = _amount(packed)
                 if (known := firsts.get(key)) is None:
                     if side == _OWN:
-                        firsts[key] = (line, amount), {amount: (line, amount)}
+                        firsts[key] = line, packed
                     continue
-                of_payee, of_amounts = known
+                amount, of_payee = _amount(packed), (known[0], _amount(known[1]))
+                of_amounts = amounts.setdefault(key, {of_payee[1]: of_payee})
                 first, own_amount = of_amounts.get(amount, of_payee)
                 is_same = amount in of_amounts
                 if side == _OWN:
@@ -334,14 +357,14 @@ class PayeeLedger(ExitStack):
 
     def _duplicate(self, same: bool, line: int, first: int, amount: Decimal) -> Duplicate:
         later, earlier = self._line(line), self._line(first)
-        batch_id, state = later[2:4] if later[4:] else (None, None)
+        batch_id, state = later[1:3] if later[3:] else (None, None)
         ours, other = (earlier, later) if batch_id else (later, earlier)  # the later one is the journal's
         return Duplicate(
             request_id=ours[0],
             other=other[0],
             same_amount=same,
             amount=amount,
-            payee=ours[1],
+            payee=mask(ours[-1]),
             batch_id=batch_id,
             state=state,
         )
@@ -420,12 +443,12 @@ class PayeeLedger(ExitStack):
     def _change(
         self, kind: ChangeKind, line: int, before: Decimal | None, now: Decimal | None, other_line: int | None
     ) -> PayeeChange:
-        request_id, payee, *_, name, account = self._line(line)
+        request_id, *_, name, account = self._line(line)
         name_before, account_before = (None, None) if other_line is None else self._line(other_line)[-2:]
         return PayeeChange(
             kind=kind,
             request_id=request_id,
-            payee=payee,
+            payee=mask(account),
             before=before,
             now=now,
             name=name,
@@ -486,6 +509,8 @@ def _of_several(buckets: Buckets, one: int, other: int) -> Iterator[int]:
         one, other: Where a record has the payee or the name, and where the other of them.
     """
     for records in buckets.each():
+        if _are_different(records, one * _DIGEST):
+            continue
         firsts: dict[bytes, tuple[bytes, int]] = {}
         several: dict[bytes, int] = {}
         for record in _RECORD.iter_unpack(records):
@@ -494,6 +519,12 @@ def _of_several(buckets: Buckets, one: int, other: int) -> Iterator[int]:
                 if first != record[other]:
                     several[record[one]] = line
         yield from several.values()
+
+
+def _are_different(records: bytes, start: int) -> bool:
+    """Whether no two records have the same digest at this place."""
+    size = _RECORD.size
+    return len({records[at : at + _DIGEST] for at in range(start, len(records), size)}) * size == len(records)
 
 
 class _First:
@@ -540,7 +571,9 @@ def _digest(text: str) -> bytes:
 
 def _plain_name(name: str) -> str:
     """A name without regard to case, punctuation and the sequence of its words."""
-    return " ".join(sorted(_WORDS.findall(name.casefold())))
+    name = name.casefold()
+    words = name.split() if name.replace(" ", "").isalnum() else _WORDS.findall(name)
+    return " ".join(sorted(words))
 
 
 class BitSet:
@@ -557,6 +590,15 @@ class BitSet:
             self._bits.extend(bytes(byte + 1 - len(self._bits)))
         self._bits[byte] |= 1 << (number & 7)
         self.count += 1
+
+    def update(self, numbers: Sequence[int]) -> None:
+        """Mark some numbers; they may be marked already, and are not counted."""
+        bits = self._bits
+        size = (max(numbers, default=-1) >> 3) + 1
+        if size > len(bits):
+            bits.extend(bytes(size - len(bits)))
+        for number in numbers:
+            bits[number >> 3] |= 1 << (number & 7)
 
     def __contains__(self, number: int) -> bool:
         byte = number >> 3

@@ -325,11 +325,10 @@ async def plan(
             tell(PlanProgress(step="orders", done=walk.number, total=count))
         if compare is not None:
             async for others in _orders_of(compare, journal):
-                await asyncio.to_thread(_take_others, ledger, others)
+                await asyncio.to_thread(ledger.add_other, others)
                 tell(PlanProgress(step="other batch", done=ledger.other_count))
         async for entries in prior.paid():
-            for entry in entries:
-                ledger.add_prior(entry)
+            ledger.add_prior(entries)
             tell(PlanProgress(step="paid of late", done=ledger.prior_count))
         tell(PlanProgress(step="summed up", total=count))
         comparison = None
@@ -381,11 +380,6 @@ async def _orders_of(
             yield some
             some = []
     yield some
-
-
-def _take_others(ledger: PayeeLedger, orders: Sequence[PayoutOrder]) -> None:
-    for order in orders:
-        ledger.add_other(order)
 
 
 class _Walk:
@@ -457,10 +451,13 @@ class _Walk:
             await validations.ask(fit)
             for order in fit:
                 issues[order.request_id] += validations.issues(order)
+        kept: list[PayoutOrder] = []
         for order in orders:
             entry = entries.get(order.request_id)
             repeats = self._ids is not None and plain_id(order.request_id) in self._ids
-            self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry, ledger)
+            if self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry):
+                kept.append(order)
+        ledger.add(kept)
 
     def _issues(self, order: PayoutOrder, entry: Entry | None) -> list[OrderIssue]:
         """What speaks against a new order, or for a second look."""
@@ -477,9 +474,8 @@ class _Walk:
         order: PayoutOrder,
         issues: Sequence[OrderIssue],
         entry: Entry | None,
-        ledger: PayeeLedger,
-    ) -> None:
-        """Count one order with its issues, or leave it out."""
+    ) -> bool:
+        """Count one order with its issues; ``False`` where it is left out."""
         number, self.number = self.number, self.number + 1
         leave_out = self._skip_bad and _blocked(issues)
         for issue in issues:
@@ -490,7 +486,7 @@ class _Walk:
             self._ids.add(plain_id(order.request_id))
         if leave_out:
             self._left_out.add(number)
-            return
+            return False
         kind, item, amount = order.kind, order.product_item_id, order.amount
         tally = self._tallies[kind, item]
         tally[0] += 1
@@ -502,7 +498,7 @@ class _Walk:
         if order.currency:
             self._currencies.add(order.currency)
         self._digest.update(_digest_of(order))
-        ledger.add(order)
+        return True
 
     async def end(
         self,
