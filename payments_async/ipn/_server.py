@@ -64,7 +64,12 @@ async def serving(
 
     def connection(left: _Left) -> _Connection:
         return _Connection(
-            _server(runner), left=left, keepalive=limits.keepalive, access_log=access_log, decodes=intake is None
+            _server(runner),
+            left=left,
+            keepalive=limits.keepalive,
+            access_log=access_log,
+            decodes=intake is None,
+            refuse=guard.refuse,
         )
 
     listening = await asyncio.get_running_loop().create_server(
@@ -200,7 +205,7 @@ class _Guard:
     _counts: Callable[[str], bool]
     _most: int
     _each: int | None
-    _refuse: Callable[[str, str], None]
+    refuse: Callable[[str, str], None]
     _all: int = attrs.field(default=0, init=False)
     _by_address: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -208,7 +213,7 @@ class _Guard:
         """Let somebody in: gives what is to be called once he has left, or ``None`` if he has to stay outside."""
         why = self._objection(address)
         if why is not None:
-            self._refuse(address, why)
+            self.refuse(address, why)
             return None
         self._all += 1
         self._by_address[address] = self._by_address.get(address, 0) + 1
@@ -309,6 +314,7 @@ class _Connection(web.RequestHandler):
         keepalive: float,
         access_log: logging.Logger | None,
         decodes: bool,
+        refuse: Callable[[str, str], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
@@ -320,6 +326,7 @@ class _Connection(web.RequestHandler):
             access_log=access_log,  # type: ignore[arg-type]  # it may be None, though it is not typed so
         )
         self._left = left
+        self._refuse = refuse
         self._now = loop.time
         self._busy = False
         self.owes_since: float | None = loop.time()
@@ -344,6 +351,21 @@ class _Connection(web.RequestHandler):
         """A request is complete but for its body."""
         self.owes_since = None
         self._busy = True
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Refuse what is not readable as HTTP. aiohttp logs its bytes, and a whole notification may be among them."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        self._refuse(peer_of(request), "it is not readable as HTTP")
+        answer = web.Response(status=status)
+        answer.force_close()
+        return answer
 
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
         self._busy = False  # aiohttp calls this once an answer is written

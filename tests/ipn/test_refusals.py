@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from ipn.faces import FACES
 from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 
-from payments_async.ipn import Receiver, ReceiverSettings
+from payments_async.ipn import Receiver, ReceiverSettings, serving
 from payments_async.ipn._intake import Refusals
 
 
@@ -133,3 +134,21 @@ async def test_health_says_so_when_deliveries_cannot_be_stored(face: Any) -> Non
         inbox.broken = None
         assert (200, "ok") == await health()
         assert 200 == (await send(notification())).status
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_what_is_not_readable_as_http_is_in_no_log(is_alone: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A whole notification may be among its bytes: it is refused with a reason, and neither answer nor log shows it."""
+    caplog.set_level(logging.DEBUG)
+    receiver, application = Receiver(senders=["127.0.0.1"]), web.Application()
+    receiver.mount(application, "/ipn")
+    head = b"POST /ipn HTTP/1.1\nHost: x\nAuthorization: hidden\nContent-Length: %d\n\n%b"
+    body = notification(StatusMessage="paid to Grace Akello")
+    async with serving(receiver if is_alone else application, port=0) as (host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(head % (len(body), body))
+        answer = await reader.read()
+        writer.close()
+    told = answer.decode() + caplog.text
+    assert (True, False, False) == ("HTTP/1.0 400" in told, "Akello" in told, "hidden" in told)
+    assert "127.0.0.1: it is not readable as HTTP" in caplog.text
