@@ -409,6 +409,20 @@ async def test_a_telephone_number_that_a_format_completes(workbook: Path) -> Non
     assert "+256772000018" in {order.beneficiary.phone_number for order in batch.orders}
 
 
+@pytest.mark.parametrize(("line", "is_struck"), [("<strike/>", True), ('<strike val="0"/>', False), ("<b/>", False)])
+@pytest.mark.parametrize("cell", ["C3", "D3"])
+async def test_a_row_that_is_struck_through_is_not_paid(workbook: Path, line: str, is_struck: bool, cell: str) -> None:
+    """By its amount or its name: a person who crosses a row out takes it for deleted, and --skip-bad leaves it out."""
+    fonts = f'<fonts count="2"><font/><font>{line}</font></fonts><cellStyleXfs '
+    edit_workbook(workbook, "xl/s.xml", "<cellStyleXfs ", fonts)
+    edit_workbook(workbook, "xl/s.xml", '<xf numFmtId="171"/>', '<xf numFmtId="0" fontId="1"/>')
+    edit_workbook(workbook, SHEET, f'<c r="{cell}"', f'<c r="{cell}" s="3"')
+    batch = await read_batch(workbook, item=MTN)
+    column = {"C3": "amount", "D3": "name"}[cell]
+    assert ([(3, column)] if is_struck else []) == problems(batch)
+    assert (2 if is_struck else 3) == len(list(batch.orders))
+
+
 async def test_a_percentage_that_nobody_reads_is_no_problem(workbook: Path) -> None:
     """Such as a rate in a column that is not known."""
     batch = await read_batch(edit_workbook(workbook, SHEET, '<c r="F3"', '<c r="F3" s="1"'), item=MTN)
@@ -421,7 +435,7 @@ async def test_a_formula_without_a_saved_value_is_told(workbook: Path, value: st
     edit_workbook(workbook, SHEET, '<c r="C3"><v>2000.0</v></c>', f'<c r="C3"><f>1000*2</f>{value}</c>')
     batch = await read_batch(edit_workbook(workbook, SHEET, '<c r="C4">', '<c r="C4"><f>1000*3</f>'), item=MTN)
     assert [(3, "amount")] == problems(batch)
-    assert "formula without a saved value" in batch.problems[0].remedy
+    assert "formula without a saved value, or one that shows an error" in batch.problems[0].remedy
     assert ["1000", "3000"] == [str(order.amount) for order in batch.orders]
 
 

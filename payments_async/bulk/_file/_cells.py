@@ -86,10 +86,20 @@ class UnsavedCell(_TypedCell):
     """A formula whose value was not saved with the workbook."""
 
     __slots__ = ()
-    remedy = "a formula without a saved value; open the workbook in a spreadsheet, save it there, and read it again"
+    remedy = (
+        "a formula without a saved value, or one that shows an error; correct it, save the workbook in a spreadsheet, "
+        "and read it again"
+    )
 
 
-SPOILED: frozenset[type] = frozenset({PercentCell, UnsavedCell})
+class StruckCell(_TypedCell):
+    """A cell that the sheet shows struck through: who did that may have meant that the row is not paid."""
+
+    __slots__ = ()
+    remedy = "struck through in the sheet; delete the row, or show the cell without the line if it is to be paid"
+
+
+SPOILED: frozenset[type] = frozenset({PercentCell, UnsavedCell, StruckCell})
 
 
 def read_identifier(text: str) -> str:

@@ -60,6 +60,7 @@ _USUAL = "0"  # the style of a cell that names none
 _FEW = 50  # styles that are looked for at a glance: among many, each cell takes longer than to look at it
 _PERCENT = "%"
 _OTHER = "0"
+_STRUCK = "-"
 _DIGITS = "123456789"
 _NEVER, _ALWAYS = ("<", "<=", "="), (">", ">=", "<>")  # conditions on a number above zero, by a limit that is not
 _BUILT_IN = {"9": _PERCENT, "10": _PERCENT}  # those of money look otherwise in each country
@@ -443,7 +444,7 @@ def _sheets(book: zipfile.ZipFile, place: str) -> tuple[list[tuple[str, str, str
 
 
 def _marked_styles(book: zipfile.ZipFile, place: str) -> dict[str, str]:
-    """The styles of cells that show more than their number, or another one, as cells name them; with their mark."""
+    """The styles of cells that show more than what they hold, or something else, as cells name them; with a mark."""
     folder, name = posixpath.split(place)
     targets = _targets(book, posixpath.join(folder, "_rels", f"{name}.rels"), folder).values()
     part = next((target for kind, target in targets if kind.endswith("/styles")), None)
@@ -451,16 +452,23 @@ def _marked_styles(book: zipfile.ZipFile, place: str) -> dict[str, str]:
         return {}
     marks = dict(_BUILT_IN)
     styles: list[str] = []
+    struck: list[bool] = []  # of each font
     within = ""
 
     def begin(tag: str, values: Mapping[str, str]) -> None:
         nonlocal within
         if tag == "numFmt":
             marks[values.get("numFmtId", "")] = _mark(values.get("formatCode", ""))
-        elif tag in ("cellStyleXfs", "cellXfs", "cellStyles", "dxfs"):
+        elif tag in ("fonts", "cellStyleXfs", "cellXfs", "cellStyles", "dxfs"):
             within = tag
+        elif tag == "font" and within == "fonts":
+            struck.append(False)
+        elif tag == "strike" and within == "fonts":
+            struck[-1] = values.get("val", "1") in _YES
         elif tag == "xf" and within == "cellXfs":
-            styles.append(marks.get(values.get("numFmtId", ""), ""))
+            font = _number(values.get("fontId"))
+            is_struck = True in struck[font : font + 1]
+            styles.append(_STRUCK if is_struck else marks.get(values.get("numFmtId", ""), ""))
 
     _parse(book, part, begin)
     return {str(number): mark for number, mark in enumerate(styles) if mark}

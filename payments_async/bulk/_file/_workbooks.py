@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from payments_async._values.frozen import field, frozen
-from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, ShownCell, UnsavedCell
+from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, ShownCell, StruckCell, UnsavedCell
 
 _READER = Path(__file__).with_name("_workbook_reader.py")
 # It is imported: Python compiles a script each time. At its end nothing has to be put in order.
 _READ = "import os, sys; sys.path.append(sys.argv[1]); __import__(sys.argv[2]).main(); os._exit(0)"
+_STRUCK = "-"  # the reader's mark of a cell that is struck through
 _EXACT = 10**15  # a spreadsheet keeps 15 digits
 _PERCENT = Context(prec=15)  # what a spreadsheet keeps; a hundred times it has no more
 _PIECE = 2**20
@@ -173,7 +174,7 @@ class _Lines:
         """All rows with their numbers.
 
         Args:
-            marks: Where cells show more than their number, or another one, as far as they were looked at.
+            marks: Where cells show more than what they hold, or something else, as far as they were looked at.
             formulas: Where they are, likewise.
         """
         number = 0
@@ -181,7 +182,9 @@ class _Lines:
             for cells in block:
                 number += 1
                 for position, mark in marks.at(number, len(cells)):
-                    if isinstance(cells[position], NumberCell):
+                    if mark == _STRUCK:
+                        cells[position] = cells[position] and StruckCell(cells[position])
+                    elif isinstance(cells[position], NumberCell):
                         cells[position] = _marked(cells[position], mark)
                 for position, _ in formulas.at(number, len(cells)):
                     cells[position] = cells[position] or UnsavedCell("a formula")
