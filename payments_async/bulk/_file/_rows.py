@@ -71,6 +71,7 @@ _USUAL = {
     **dict.fromkeys(("account_number", "bank_code", "customer_reference"), ("0", _ACCOUNT)),
 }
 _LOOK = re.compile("\n".join(pattern for _, pattern in _USUAL.values()), re.ASCII)
+_USUAL_AMOUNT = re.compile(_USUAL["amount"][1], re.ASCII)
 _BLANKS = {column: blank for column, (blank, _) in _USUAL.items()}
 _looked_at = itemgetter(*_USUAL)
 _TEXTS = frozenset({str})
@@ -276,22 +277,26 @@ def read_cells(cells: Mapping[str, str], rules: Rules) -> RowReading:
 
 def read_good_row(cells: Mapping[str, str], rules: Rules) -> PayoutOrder:
     """The order of a row that ``read_row`` has made an order of: what was found right is not looked at again."""
-    row = RowReading(cells, rules.unusable)
-    _take_kind(row, rules)
-    values, readers = row.values, rules.readers
-    values.update(cells if _TEXTS.issuperset(map(type, cells.values())) else {name: str(cells[name]) for name in cells})
-    values["kind"] = kind = row.kind or ""
+    word, written, readers = cells.get("kind"), cells["amount"], rules.readers
+    kind = (read_kind(word) if word else rules.kind) or ""
+    is_text = _TEXTS.issuperset(map(type, cells.values()))
+    values = {**cells} if is_text else {name: str(cells[name]) for name in cells}
     for column in _REWRITTEN[kind]:
         if column in cells:
             values[column] = readers[column](cells[column])
-    _take_money(row, rules)
-    if "product_item_id" not in cells:
-        _take_item(row, rules)
-    if "request_id" not in cells:
-        _name_row(row, rules)
-    members = _members(row, rules)
-    destination = PAYOUT_KINDS[kind].destination
-    members["destination"] = restored(destination, members["destination"])
+    if is_text and _USUAL_AMOUNT.fullmatch(written) and "product_item_id" in cells and "request_id" in cells:
+        amount, currency = Decimal(written), values.get("currency") or rules.currency
+    else:
+        row = RowReading(cells, rules.unusable, values=values | {"kind": kind}, kind=kind)
+        values = row.values
+        _take_money(row, rules)
+        if "product_item_id" not in cells:
+            _take_item(row, rules)
+        if "request_id" not in cells:
+            _name_row(row, rules)
+        amount, currency = row.amount or Decimal(0), row.currency
+    members = _members(values, kind, amount, currency, rules)
+    members["destination"] = restored(PAYOUT_KINDS[kind].destination, members["destination"])
     members["beneficiary"] = restored(Beneficiary, members["beneficiary"])
     return restored(PayoutOrder, members)
 
@@ -392,9 +397,10 @@ def _name_row(row: RowReading, rules: Rules) -> None:
 
 def _make_order(row: RowReading, rules: Rules) -> None:
     """The order, from cells that were read."""
-    members = _members(row, rules)
+    kind = row.values["kind"]
+    members = _members(row.values, kind, row.amount, row.currency, rules)
     try:
-        members["destination"] = PAYOUT_KINDS[row.values["kind"]].destination(**members["destination"])
+        members["destination"] = PAYOUT_KINDS[kind].destination(**members["destination"])
         members["beneficiary"] = Beneficiary(**members["beneficiary"])
         row.order = PayoutOrder(**members)
         row.is_good = True
@@ -404,14 +410,15 @@ def _make_order(row: RowReading, rules: Rules) -> None:
         row.problems.append((known, row.cells.get(known, ""), str(error)))
 
 
-def _members(row: RowReading, rules: Rules) -> dict[str, Any]:
+def _members(
+    values: Mapping[str, str], kind: str, amount: Decimal | None, currency: str | None, rules: Rules
+) -> dict[str, Any]:
     """The members of an order, of its destination and of its beneficiary, from cells that were read."""
-    values = row.values
     told = values.get
     return {
         "request_id": values["request_id"],
-        "amount": row.amount,
-        "destination": {column: told(column) for column in PAYOUT_KINDS[values["kind"]].members},
+        "amount": amount,
+        "destination": {column: told(column) for column in PAYOUT_KINDS[kind].members},
         "product_item_id": values["product_item_id"],
         "beneficiary": {
             "name": values["name"],
@@ -422,5 +429,5 @@ def _members(row: RowReading, rules: Rules) -> dict[str, Any]:
         "batch_id": rules.batch_id,
         "message": told("message"),
         "metadata": told("metadata"),
-        "currency": row.currency,
+        "currency": currency,
     }
