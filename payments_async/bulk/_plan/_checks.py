@@ -113,7 +113,7 @@ class Catalogue:
         """What the catalogue says against an order."""
         item = order.product_item_id
         rule = self._known[item, order.product_id]
-        found = [*rule.issues]
+        found = list(rule.issues)
         if rule.price is not None and order.amount != rule.price:
             remedy = f"{item} costs exactly {rule.price:f}; correct the amount"
             found.append(OrderIssue("amount", f"{order.amount:f}", remedy))
@@ -174,7 +174,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
 
 def _resembles(pattern: re.Pattern[str], reference: str) -> bool:
     """Whether the reference matches, with its plus or without: one published pattern refuses the plus."""
-    return any(pattern.search(text) for text in (reference, reference.removeprefix("+")))
+    return bool(pattern.search(reference) or pattern.search(reference.removeprefix("+")))
 
 
 class Validations:
@@ -247,7 +247,10 @@ def bank_named(order: Order) -> OrderIssue | None:
 
 def operator_fits(order: Order) -> OrderIssue | None:
     """What is to be said of an order through another operator than its number was given to. People keep numbers."""
-    if order.kind not in WORKS_BY_NUMBER or (named := operator_named_by(item := item_of(order))) is None:
+    if order.kind not in WORKS_BY_NUMBER:
+        return None
+    item = item_of(order)
+    if (named := operator_named_by(item)) is None:
         return None
     if (own := operator_of(reference_of(order))) is None or own == named:
         return None

@@ -451,31 +451,28 @@ class _Walk:
             await validations.ask(fit)
             for order in fit:
                 issues[order.request_id] += validations.issues(order)
-        kept: list[PayoutOrder] = []
+        kept = []
         for order in orders:
-            entry = entries.get(order.request_id)
             repeats = self._ids is not None and plain_id(order.request_id) in self._ids
-            if self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry):
+            if self._is_kept(order, [_REPEATED] if repeats else issues.get(order.request_id, ())):
                 kept.append(order)
+        self._count(kept, entries)
         ledger.add(kept)
 
     def _issues(self, order: PayoutOrder, entry: Entry | None) -> list[OrderIssue]:
         """What speaks against a new order, or for a second look."""
         found = self._catalogue.issues(order)
-        found += filter(None, (bank_named(order), operator_fits(order), self._prior.issue(order, entry)))
+        for issue in (bank_named(order), operator_fits(order), self._prior.issue(order, entry)):
+            if issue is not None:
+                found.append(issue)
         ours = self._account.currency
         named = order.currency
         if named and ours and named != ours and currency_key(named) != currency_key(ours):
             found.append(OrderIssue("currency", named, f"the account is kept in {ours}; leave these orders out"))
         return found
 
-    def _take_one(
-        self,
-        order: PayoutOrder,
-        issues: Sequence[OrderIssue],
-        entry: Entry | None,
-    ) -> bool:
-        """Count one order with its issues; ``False`` where it is left out."""
+    def _is_kept(self, order: PayoutOrder, issues: Sequence[OrderIssue]) -> bool:
+        """Note the issues of an order, and whether it is left out because of them."""
         number, self.number = self.number, self.number + 1
         leave_out = self._skip_bad and _blocked(issues)
         for issue in issues:
@@ -486,19 +483,24 @@ class _Walk:
             self._ids.add(plain_id(order.request_id))
         if leave_out:
             self._left_out.add(number)
-            return False
-        kind, item, amount = order.kind, order.product_item_id, order.amount
-        tally = self._tallies[kind, item]
-        tally[0] += 1
-        tally[1] = _EXACT.add(tally[1], amount)
-        self._recorded += self._prior.is_recorded(order, entry)
-        if entry.state is State.PLANNED if entry is not None else not self._prior.has_left(order):
-            self._open_count += 1
-            self._open_total = _EXACT.add(self._open_total, amount)
-        if order.currency:
-            self._currencies.add(order.currency)
-        self._digest.update(_digest_of(order))
-        return True
+        return not leave_out
+
+    def _count(self, orders: Sequence[PayoutOrder], entries: Mapping[str, Entry]) -> None:
+        """Count some orders that are not left out."""
+        add, prior = _EXACT.add, self._prior
+        for order in orders:
+            entry, amount = entries.get(order.request_id), order.amount
+            tally = self._tallies[order.kind, order.product_item_id]
+            tally[0] += 1
+            tally[1] = add(tally[1], amount)
+            if entry is not None:
+                self._recorded += prior.is_recorded(order, entry)
+            if entry.state is State.PLANNED if entry is not None else not prior.has_left(order):
+                self._open_count += 1
+                self._open_total = add(self._open_total, amount)
+            if order.currency:
+                self._currencies.add(order.currency)
+        self._digest.update(b"".join(map(_digest_of, orders)))
 
     async def end(
         self,
