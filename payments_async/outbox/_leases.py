@@ -76,6 +76,9 @@ class ReadyOrders:
     def __len__(self) -> int:
         return sum(self._counts.values())
 
+    def __bool__(self) -> bool:
+        return bool(self._levels)
+
     def of(self, run: int) -> int:
         """How many there are of one batch."""
         return self._counts.get(run, 0)
@@ -183,6 +186,10 @@ class Leases:
         """How many orders in hand may go now."""
         now = self._clock()
         return len(self.ready) + sum(due <= now for due, _, _ in self._later)
+
+    def may_have_ready(self) -> bool:
+        """Whether ``take`` may find an order: it is asked before anything else is, and mostly there is none."""
+        return bool(self.ready) or (bool(self._later) and self._later[0][0] <= self._clock())
 
     def take(self) -> LeasedOrder | None:
         """The next order that may go now, of a chunk that is still ours."""

@@ -73,7 +73,7 @@ from payments_async.outbox._health import OutboxHealth, in_order, problem
 from payments_async.outbox._listening import SOON, ChangeListener
 from payments_async.outbox._scans import account_of
 from payments_async.outbox._sending import Collector, OrderSender
-from payments_async.outbox._sent_by_session import is_held, sent_by_session
+from payments_async.outbox._sent_by_session import is_held, may_have_sent, sent_by_session
 from payments_async.outbox._settings import IDLE, WorkerSettings, plan_of
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._standing import ChunkEnd, OutboxWorker
@@ -618,9 +618,10 @@ class Outbox:
         """
         check_patience("timeout", timeout)  # before it is put: who hears a TypeError takes it for an order not taken
         deadline, sent = asyncio.get_running_loop().time() + timeout, None
-        with suppress(TimeoutError):  # it is put all the same: a worker hears of the exchange as well
-            async with asyncio.timeout_at(deadline) if self._is_with_session(order) else nullcontext():
-                sent = await self._sent_by_session(order)
+        if may_have_sent(self._payments, getattr(order, "request_id", "")):
+            with suppress(TimeoutError):  # it is put all the same: a worker hears of the exchange as well
+                async with asyncio.timeout_at(deadline) if self._is_with_session(order) else nullcontext():
+                    sent = await self._sent_by_session(order)
         putting = self._put(order, not_before, priority, sent=sent)
         with suppress(OrderUnknown):  # it ended, and has left for an archive meanwhile: as it is put once more below
             if (ended := await self._ended(putting, deadline)) is not None:
@@ -858,9 +859,8 @@ class Outbox:
 
     def _is_with_session(self, order: Order) -> bool:
         """Whether the session sends an order now that no worker here has asked it to send."""
-        request_id = getattr(order, "request_id", "")
-        is_ours = self._sender.is_under_way(request_id)
-        return executor_of(self._payments).books.is_under_way(request_id) and not is_ours
+        is_ours = self._sender.is_under_way(order.request_id)
+        return executor_of(self._payments).books.is_under_way(order.request_id) and not is_ours
 
     async def _sent_by_session(self, order: Order) -> Evidence | None:
         """How an order ended that this session has sent by itself, as by ``payouts.send``; one under way is waited for.

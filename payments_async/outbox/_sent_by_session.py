@@ -13,6 +13,16 @@ from payments_async.journal._records import Evidence
 from payments_async.journal._states import Signal
 
 
+def may_have_sent(payments: PaymentsSession, request_id: str, *, is_ours: bool = False) -> bool:
+    """Whether a session has sent an order by itself, or sends it now; mostly it knows nothing of it.
+
+    Args:
+        is_ours: It is under way because the journal has it.
+    """
+    books = executor_of(payments).books
+    return (books.is_open(request_id) or books.knows(request_id)) and not (is_ours and books.is_under_way(request_id))
+
+
 async def sent_by_session(
     payments: PaymentsSession, journal: Journal, order: Order, *, is_ours: bool = False
 ) -> Evidence | None:
@@ -28,7 +38,7 @@ async def sent_by_session(
     """
     executor, request_id = executor_of(payments), order.request_id
     books = executor.books
-    if not (books.is_open(request_id) or books.knows(request_id)) or (is_ours and books.is_under_way(request_id)):
+    if not may_have_sent(payments, request_id, is_ours=is_ours):
         return None
     write = executor.sends_written()
     call = write(request_id, order.amount, write_order(order), sent_before=False, private=partial(private_texts, order))

@@ -232,7 +232,7 @@ class WorkerPool(ABC):
         """An order to be tried now, already counted by the fuse; ``None`` when there is none at the moment."""
         if self.stop is not None and self.stop.is_set():
             self.end(ASKED_TO_STOP)
-        if not self.may_send() or self.meter.lacks_balance:
+        if not self.leases.may_have_ready() or not self.may_send() or self.meter.lacks_balance:
             return None
         if self.turns.is_limited and not self.turns.is_due():
             self._wants_turns.set()
@@ -305,13 +305,13 @@ class WorkerPool(ABC):
     def reserve(self, amount: Decimal) -> asyncio.Future[Handed | None] | None:
         """A worker for an order that is being put, which the fuse has counted; ``None`` where it has to wait its turn.
 
-        It is to be handed the order, or to be let go.
+        It is to be handed the order, or to be let go. That anything may be sent was asked just before.
         """
-        if self.drains or len(self.leases.ready) or not self.payments.is_logged_in:
+        if self.drains or self.leases.ready or not self.payments.is_logged_in:
             return None
         while self._idle and self._idle[0].done():  # it was cancelled
             self._idle.popleft()
-        if not self._idle or not self.may_send() or self.meter.lacks_balance:
+        if not self._idle or self.meter.lacks_balance:
             return None
         if self.turns.is_limited and not self.turns.is_due():
             self.turns.missed += 1

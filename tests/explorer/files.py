@@ -202,9 +202,9 @@ class World:
     def state(self) -> Path:
         return self.top / "state"
 
-    def inode_of(self, path: Path) -> str:
+    def inode_of(self, path: Path | str) -> str:
         """What the system says of a file's number."""
-        number = path.stat().st_ino
+        number = Path(path).stat().st_ino
         return str(self.reborn.get(number, number))
 
     def birth_of(self, path: Path) -> str:

@@ -1559,7 +1559,7 @@ MUTANTS = (
         "backup-under-an-open-journal-gets-its-log",
         IDENTITY,
         "nothing is sent from a file that a backup was written over, nor is a log brought into it",
-        "        if is_older(path, connection, busy_timeout=0.0):\n",
+        "        if is_older(Path(path), connection, busy_timeout=0.0):\n",
         "        if False:\n",
     ),
     Mutant(

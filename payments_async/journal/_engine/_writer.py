@@ -302,10 +302,10 @@ class Writer:
         if done is not None:
             return done
         try:
-            now = self._begin(opening)
+            connection, now = self._begin(opening, connection)
         except Exception as error:  # noqa: BLE001 - as above
             return self._undone(opening.connection or connection, group, error), None
-        return self._commit(opening.borrow(), now, group)
+        return self._commit(connection, now, group)
 
     def _died(self, told: list[_Told]) -> None:
         """Writing has ended before its time: all who wait hear of it."""
@@ -313,12 +313,11 @@ class Writer:
         waiting, self._waiting = self._waiting, []
         _deliver(told + self._failed(waiting, self._death))
 
-    def _begin(self, opening: _Opening) -> float:
+    def _begin(self, opening: _Opening, connection: Connection) -> tuple[Connection, float]:
         """Begin a transaction, and tell when; by a new connection where this one was lost and has done nothing."""
-        connection = opening.borrow()
         if not self._database.is_lost(connection):
             try:
-                return self._database.begin(connection)
+                return connection, self._database.begin(connection)
             except self._database.Error:
                 if not self._database.is_lost(connection):
                     raise
@@ -326,7 +325,8 @@ class Writer:
             connection.close()
         opening.give_back()  # which tells that it is lost
         opening.connection = None
-        return self._database.begin(opening.borrow())
+        connection = opening.borrow()
+        return connection, self._database.begin(connection)
 
     def _commit_at_once(self, connection: Connection, group: list[_Operation[Any]]) -> _Done | None:
         """Do a group in one commit, all of whose statements leave together, each with the answer that it has to have.

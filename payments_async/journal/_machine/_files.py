@@ -14,7 +14,7 @@ _AT_FDCWD, _STATX_BTIME = -100, 0x800
 _SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 
 
-def inode_of(path: Path) -> str:
+def inode_of(path: Path | str) -> str:
     """The number of a file; another one may get it once this one is deleted."""
     return str(os.stat(path).st_ino)  # noqa: PTH116 - a third of the time, several times in each commit
 

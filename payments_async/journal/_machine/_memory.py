@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -118,9 +118,11 @@ class CommitCounter:
     def follow(self, count: int) -> None:
         """Write the count down, if that can be done."""
         if self._file is not None:
-            with suppress(OSError):  # one that lags behind detects less, and stops nobody
+            try:
                 self._file.seek(0)
                 self._file.write(count.to_bytes(_COUNT, "big"))
+            except OSError:  # one that lags behind detects less, and stops nobody
+                pass
 
     def close(self) -> None:
         """Close the file."""
@@ -182,7 +184,7 @@ class Registry:
 
     def __init__(self, path: Path, *, busy_timeout: float) -> None:
         self._path = path
-        self._lock = threading.RLock()  # loads ask from threads of their own
+        self._translating = _Translating(path)
         self._is_durable = False
         self._written = 0  # by us, but for single orders of which no other batch knew
         try:
@@ -194,12 +196,12 @@ class Registry:
             raise JournalReadOnly(f"{path} cannot be made ({error.strerror})") from error
         if self._there() in _OPEN_IN_PARENT:  # what is registered here would be lost when the parent closes it
             raise JournalClosed.by_fork(path)
-        with self._translating():
+        with self._translating:
             self._connection = sqlite3.connect(
                 path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
             )
         try:
-            with self._translating():
+            with self._translating:
                 _prepare(self._connection, until=time.monotonic() + busy_timeout)
             self.place = self._there()
             _OPEN_HERE.add(self)
@@ -386,19 +388,19 @@ class Registry:
             Which batch holds those that others may have sent; and the keys of those that were not registered before,
             as far as that is known: all of them, or none.
         """
-        keys = frozenset(map(plain_id, request_ids))
+        keys = list(dict.fromkeys(map(plain_id, request_ids)))
         held: dict[str, Holder] = {}
         with self._writing(is_put=True):
             if undone is not None:
                 self._rename(undone, loading)
-            added = sum(self._add(loading, request_ids[at : at + _ROWS]) for at in range(0, len(request_ids), _ROWS))
+            added = sum([self._add(loading, keys[at : at + _ROWS]) for at in range(0, len(keys), _ROWS)])
             taken = 0
             if added < len(keys):  # this batch has had some, or another one has them
                 others = self._others(loading, request_ids)
                 held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
                 taken = self._take(loading, [one for one in others if one[0] not in held])
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
-        return held, keys if added == len(keys) else frozenset()
+        return held, frozenset(keys if added == len(keys) else ())
 
     def _rename(self, undone: Undone, loading: Loading) -> None:
         """Let orders that a batch has registered first, and never sent, be another one's of the same journal."""
@@ -454,16 +456,16 @@ class Registry:
             if other is not None:
                 raise second_journal(other)
 
-    def _add(self, loading: Loading, request_ids: Sequence[str]) -> int:
+    def _add(self, loading: Loading, keys: Sequence[str]) -> int:
         """Register some orders that are not yet, in one statement; tells how many that were.
 
         Each statement hands the interpreter over, and whoever puts an order waits for it.
         """
-        width = 1 << (len(request_ids) - 1).bit_length()  # few different statements, which are kept
+        width = 1 << (len(keys) - 1).bit_length()  # few different statements, which are kept
         marks = ", ".join(["(?, ?, ?)"] * width)
         values: list[object] = []
-        for request_id in (*request_ids, *[request_ids[-1]] * (width - len(request_ids))):
-            values += (loading.account, plain_id(request_id), loading.id)
+        for key in (*keys, *[keys[-1]] * (width - len(keys))):
+            values += (loading.account, key, loading.id)
         return self._connection.execute(
             f"INSERT INTO request (account, request_id, batch) VALUES {marks} ON CONFLICT DO NOTHING",  # noqa: S608
             values,
@@ -499,7 +501,7 @@ class Registry:
 
     def _rows(self, sql: str, *values: object) -> list[Any]:
         """What a statement finds."""
-        with self._translating():
+        with self._translating:
             return self._connection.execute(sql, values).fetchall()
 
     def _holders(self, condition: str, *values: object) -> list[Holder]:
@@ -522,7 +524,7 @@ class Registry:
                 "open, and no other journal would learn what is sent from here; put it back, or end whatever uses the "
                 "journal and begin again"
             )
-        with self._translating():
+        with self._translating:
             execute = self._connection.execute
             self._written += not is_put
             if durable is not self._is_durable:
@@ -537,13 +539,20 @@ class Registry:
                 if self._connection.in_transaction:
                     execute("ROLLBACK")
 
-    @contextmanager
-    def _translating(self) -> Iterator[None]:
-        """Errors of SQLite as those of the journal."""
-        try:
-            with self._lock:
-                yield
-        except sqlite3.Error as error:
+
+class _Translating:
+    """While it is entered, one thread at a time asks the registry, and errors of SQLite are those of the journal."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()  # loads ask from threads of their own
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._lock.release()
+        if isinstance(error, sqlite3.Error):
             kind = _FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, JournalUnavailable)
             raise kind(f"{self._path}: what this machine remembers of its journals ({error})") from error
 

@@ -36,28 +36,28 @@ _OFTEN = 500  # commits after which the log is brought into the file, and the ne
 class _OpenFile(NamedTuple):
     """A file as it was when it was opened: by its number, or by its birth where numbers do not last."""
 
-    path: Path
+    path: str  # as the system is asked for it with each commit: a Path would be made a text each time
     inode: str
     birth: str
 
     @classmethod
     def at(cls, path: Path) -> _OpenFile:
         """The one that is there now."""
-        return cls(path, inode_of(path), birth_of(path) or "")
+        return cls(str(path), inode_of(path), birth_of(path) or "")
 
     @property
     def is_there(self) -> bool:
         """Whether it still is what is found there. Raises ``OSError`` where nobody can tell, as of a closed folder."""
         try:
-            return inode_of(self.path) == self.inode or "" != (birth_of(self.path) or "") == self.birth
+            return inode_of(self.path) == self.inode or "" != (birth_of(Path(self.path)) or "") == self.birth
         except (FileNotFoundError, NotADirectoryError):
             return False
 
 
-def _written_at(path: Path) -> tuple[int, int] | None:
+def _written_at(path: str) -> tuple[int, int] | None:
     """When a file was written to: a tool can set back the second time alone. ``None`` where that is not told."""
     try:
-        about = path.stat()
+        about = os.stat(path)  # noqa: PTH116 - as in `inode_of`
     except OSError:
         return None
     return about.st_ctime_ns, about.st_mtime_ns
@@ -73,7 +73,7 @@ class _OpenFiles:
     def __init__(self, path: Path, named: Path) -> None:
         self._named = named
         self._files = [_OpenFile.at(file) for file in files_of(path)]
-        self._written = _written_at(path)
+        self._written = _written_at(self._files[0].path)
         self.are_displaced = False
 
     def check(self) -> None:
@@ -84,12 +84,13 @@ class _OpenFiles:
                 is_there = file.is_there
             except OSError as error:
                 raise JournalUnavailable(
-                    f"{self._named}: whether {file.path.name} still is in its place cannot be seen ({error.strerror})"
+                    f"{self._named}: whether {Path(file.path).name} still is in its place cannot be seen "
+                    f"({error.strerror})"
                 ) from error
             if not is_there:
                 raise JournalUnavailable(
-                    f"{self._named}: {file.path.name} was moved, deleted or replaced while it is open; put it back, or "
-                    "end whatever uses the journal and begin again"
+                    f"{self._named}: {Path(file.path).name} was moved, deleted or replaced while it is open; put it "
+                    "back, or end whatever uses the journal and begin again"
                 )
         self.are_displaced = False
 
@@ -103,7 +104,7 @@ class _OpenFiles:
         written = _written_at(path)
         if written == self._written:
             return
-        if is_older(path, connection, busy_timeout=0.0):
+        if is_older(Path(path), connection, busy_timeout=0.0):
             raise JournalUnavailable(
                 f"{self._named}: a backup was written over the file while it is open; end all programs that use the "
                 "journal and begin again"
@@ -114,13 +115,13 @@ class _OpenFiles:
     def are_replaced(self) -> bool:
         """Whether others lie in their places, or nobody can tell: somebody goes on with those."""
         try:
-            return any(not file.is_there and file.path.exists() for file in self._files)
+            return any(not file.is_there and Path(file.path).exists() for file in self._files)
         except OSError:
             return True
 
     def have(self, path: Path) -> bool:
         """Whether the journal's file is the one that is at a path now, or nobody can tell."""
-        if path != self._files[0].path:
+        if str(path) != self._files[0].path:
             return False
         try:
             return self._files[0].is_there
@@ -365,10 +366,9 @@ class FileIdentity:
         else:
             self._anchors.append(anchor)
 
-    def _counts(self) -> Iterator[int]:
+    def _counts(self) -> Sequence[int]:
         """How many commits were heard of."""
-        yield self._highest
-        yield from (anchor.count() for anchor in self._anchors)
+        return [self._highest, *[anchor.count() for anchor in self._anchors]]
 
     def _committed(self, commit: Commit, count: int) -> None:
         """Let the mark and the anchor follow a commit that is on disk."""
