@@ -55,7 +55,7 @@ async def test_a_bank_that_takes_two_days(
     """The customer hears in time that it is on its way, and in the end that it is done."""
     assert await payments_clock.until(refund(payments_outbox, "17", PHONE, 5000)) == "on its way"
     await payments_clock.advance(2 * 86_400)
-    assert await refund(payments_outbox, "17", PHONE, 5000) == "refunded"
+    assert await payments_clock.until(refund(payments_outbox, "17", PHONE, 5000)) == "refunded"
     assert_paid_once(payments_sandbox, "refund-17")
 
 

@@ -46,6 +46,11 @@ class Scene:
         """Let time pass."""
         self.ahead += seconds
 
+    async def nap(self, seconds: float) -> None:
+        """Let time pass, and others go on."""
+        self.ahead += seconds
+        await asyncio.sleep(0.01)
+
     @property
     def path(self) -> Path:
         """Of the journal."""
@@ -175,7 +180,10 @@ async def test_what_is_put_into_an_outbox_that_was_put_back(
         try:
             async with here.journal(MEMORY[memory]) as journal:
                 outbox = Outbox(
-                    here.payments, journal, testing=Testing(now=here.clock), worker=WorkerSettings(settles=False)
+                    here.payments,
+                    journal,
+                    testing=Testing(now=here.clock, sleep=here.nap),
+                    worker=WorkerSettings(settles=False),
                 )
                 async with outbox:
                     assert (await journal.run("outbox")).awaits is not None
