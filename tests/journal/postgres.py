@@ -36,6 +36,7 @@ autovacuum = off
 _schemas, _copies = itertools.count(1), itertools.count(1)
 _unused: list[str] = []
 _lent: list[str] = []
+_goes: set[tuple[int, Path]] = set()  # what a process removes at its end
 
 
 def new_schema() -> str:
@@ -222,8 +223,9 @@ def started(place: Path, *, cleanup_mode: str = "stop") -> Any:
         if is_new:
             with (data / "postgresql.auto.conf").open("a") as settings:
                 settings.write(_SETTINGS)
-    if cleanup_mode == "delete":
-        atexit.register(_delete, place)  # after the server itself, which registers later and goes first
+    if cleanup_mode == "delete" and (mine := (os.getpid(), place)) not in _goes:
+        _goes.add(mine)
+        atexit.register(_delete, place)  # after the server itself, which registers later, each time, and goes first
     one.start()
     return one
 
