@@ -151,7 +151,7 @@ async def test_a_workbook_that_shows_each_amount_in_another_way(
     assert {f"shown as {''.join(one)} in" for one in product("ABCD", repeat=3)} == {
         problem.remedy[:15] for problem in batch.problems if problem.remedy.startswith("shown as")
     }
-    assert len(asked) == 2 * 65  # its marks and its formulas
+    assert len(asked) == 3 * 65  # its marks, where it is rounded, and its formulas
 
 
 async def test_a_reader_that_is_ended_is_told(workbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ async def test_a_reader_that_is_ended_is_told(workbook: Path, monkeypatch: pytes
     reader.write_text(
         "import os, sys\nsys.stdin.buffer.read()\n"
         'print(\'{"name": "a", "others": [], "shown": "a", "is_hidden": false, "rows": [], "columns": [], '
-        '"marks": {}, "formulas": {}}\', '
+        '"marks": {}, "rounded": {}, "formulas": {}}\', '
         "flush=True)\n"
         'print(\'[["request_id","kind","amount","name"]]\', flush=True)\nos.kill(os.getpid(), 9)\n'
     )

@@ -357,6 +357,31 @@ async def test_an_amount_that_is_shown_otherwise(workbook: Path, code: str, curr
     assert () == batch.concerns
 
 
+@pytest.mark.parametrize(
+    ("code", "amount", "is_shown"),
+    [
+        ("#,##0", "2000.5", False),
+        ('"UGX "#,##0', "2000.49", False),
+        ("_(* #,##0_);_(* (#,##0)", "2000.5", False),
+        ("#,##0.0", "2000.25", False),
+        ("#,##0.0", "2000.5", True),
+        ("#,##0", "2000.0", True),
+        ("#,##0.00", "2000.25", True),
+        ("General", "2000.25", True),
+        ("# ?/?", "2000.5", True),
+        ("0.00%", "2000.5", False),
+    ],
+)
+async def test_an_amount_that_is_shown_rounded(workbook: Path, code: str, amount: str, is_shown: bool) -> None:
+    """A person sees 2,001 where 2000.50 would be paid: no format hides cents, and none is taken for rounding them."""
+    edit_workbook(shown_as(workbook, code), SHEET, "<v>2000.0</v>", f"<v>{amount}</v>")
+    batch = await read_batch(workbook, item=MTN, currency="UGX")
+    assert ([] if is_shown else [3]) == [one.row for one in batch.problems if one.row == 3]
+    assert is_shown or "%" in code or "the sheet shows it rounded" in batch.problems[0].remedy
+    if is_shown:
+        assert Decimal(amount) in {order.amount for order in batch.orders}
+
+
 async def test_amounts_that_name_no_style_while_the_usual_one_shows_dollars(workbook: Path) -> None:
     """A workbook whose style "Normal" was changed: its cells name none."""
     edit_workbook(

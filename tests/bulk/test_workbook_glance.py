@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections import Counter
 from datetime import date, time, timedelta
@@ -79,8 +80,8 @@ def looked_at(data: bytes) -> tuple[bool, bool]:
         place = reader._place_of_book(book)
         ((_, _, relation),), _ = reader._sheets(book, place)
         part = reader._relations(book, place)[relation]
-        styles = reader._marked_styles(book, place)
-        glimpsed, seen = reader._glance(book, part, styles), reader._look(book, part, styles)
+        styles = reader._styles(book, place)
+        glimpsed, seen = reader._glance(book, part, *styles), reader._look(book, part, *styles)
     return glimpsed is not None, any(agreed(glimpsed or seen, seen))
 
 
@@ -235,6 +236,50 @@ def test_a_sheet_with_anything_anywhere(monkeypatch: pytest.MonkeyPatch, size: i
 def test_what_a_format_shows_of_a_number(code: str, mark: str) -> None:
     """The number itself or a moment, a percentage, a currency, or another number than the cell holds."""
     assert mark == reader._mark(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "decimals"),
+    [
+        *dict.fromkeys(
+            ("0", "#,##0", '"UGX "#,##0', "_(* #,##0_);_(* (#,##0.00)", "[>=0]0;-0.00", "0.", "0;;"), "0"
+        ).items(),
+        *dict.fromkeys(("0.0", "#,##0.#", '0.0" UGX"'), "1").items(),
+        *dict.fromkeys(
+            ("", "General", "0.00", "#,##0.000", "@", "# ?/?", "0.0E+00", "d.m.yy", "mm:ss.0", ";;;"), ""
+        ).items(),
+    ],
+)
+def test_how_many_decimals_a_format_shows(code: str, decimals: str) -> None:
+    """Where it shows fewer than money has; a moment, a fraction or a text shows no such number."""
+    assert decimals == reader._decimals(code)
+
+
+POINTED = [
+    *(b'<c r="B4" s="1"><v>1.5</v></c>', b'<c r="Q4" s="1"><v>1.5</v></c>', b'<c r="B4" s="1" t="n"><v>1.5</v></c>'),
+    *(b"<c s='1' r='B4'><v>1.5</v></c>", b'<c r="B4" s="1" cm="1"><v>1.5</v></c>', b'<c r="B4" s="2"><v>1.5</v></c>'),
+    *(b'<c r="B4" s="1"><v>\n1.5</v></c>', b'<c r="B4" s="1"><v >1.5</v></c>', b'<c r="B4" s="1"><x/><v>1.5</v></c>'),
+]
+
+
+@pytest.mark.parametrize("size", [300, 2**20])
+def test_a_glance_finds_each_number_with_a_point(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Of a style that hides decimals; or it leaves the sheet to the look at each element."""
+    monkeypatch.setattr(reader, "_LARGE_PIECE", size)
+    with zipfile.ZipFile(io.BytesIO(workbook())) as book:
+        sheet = book.read(SHEET)
+    draw, found = Random(17), 0
+    ends = [match.end() for match in re.finditer(rb"</c>", sheet)]
+    for _ in range(500):
+        place = draw.choice(ends)
+        made = sheet[:place] + draw.choice(POINTED) + draw.choice(POINTED) + sheet[place:]
+        book_of_it: Any = Parts(made)
+        seen = reader._look(book_of_it, "part", {}, {"1": "0"})
+        assert {(2, 4, "0"), (17, 4, "0")} >= cells(seen.rounded)
+        if (glimpsed := reader._glance(book_of_it, "part", {}, {"1": "0"})) is not None:
+            assert cells(glimpsed.rounded) == cells(seen.rounded)
+            found += bool(glimpsed.rounded)
+    assert found > 50
 
 
 def test_rows_come_as_they_are() -> None:

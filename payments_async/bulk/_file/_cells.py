@@ -57,7 +57,8 @@ class ShownCell(NumberCell):
     it shows.
 
     Attributes:
-        shown: The currency as it stands there, such as ``$``, ``USh`` or ``UGX``; ``0`` for another number.
+        shown: The currency as it stands there, such as ``$``, ``USh`` or ``UGX``; ``0`` for another number, and
+            ``ROUNDED`` for one without all of its decimals.
     """
 
     __slots__ = ("shown",)
@@ -67,6 +68,9 @@ class ShownCell(NumberCell):
         self = super().__new__(cls, digits)
         self.shown = shown
         return self
+
+
+ROUNDED = "~"
 
 
 class DateCell(_TypedCell):
@@ -273,6 +277,11 @@ def check_shown(cell: ShownCell, currency: str | None) -> bool:
         raise Unusable(
             "the sheet shows another number than the cell holds, by its format (thousands, added digits, a sign or "
             "nothing); format the cell as a plain number and check the amount"
+        )
+    if cell.shown == ROUNDED:
+        raise Unusable(
+            "the sheet shows it rounded, and the cents that it hides would be paid too; round the number itself, as by "
+            "=ROUND(...), or show two decimals"
         )
     if currency is not None and not may_mean(cell.shown, currency):
         raise Unusable(

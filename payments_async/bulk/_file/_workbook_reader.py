@@ -54,6 +54,7 @@ _CURRENCY = re.compile(
 _POINT = re.compile(r"\0[.,]\0{1,2}(?![\0.,])")  # a literal one, before the last digits: a number that looks smaller
 _MULTIPLE = re.compile(r"\0 ?(?i:k|m|mn|mln|bn|hundreds?|thousands?|lakhs?|[mb]illions?)(?![A-Za-z])")
 _THOUSANDTH = re.compile(r"[0#?],+(?![0#?,])")  # a comma behind the digits divides by a thousand
+_INEXACT = "eymdhs@/%"  # with one of them it shows no such number: a moment, a fraction, a power of ten
 _LITERALS = "$()+- "  # shown as they are, without quotation marks
 _NEGATIVE = ("-", "\u2212", "(")
 _USUAL = "0"  # the style of a cell that names none
@@ -61,9 +62,12 @@ _FEW = 50  # styles that are looked for at a glance: among many, each cell takes
 _PERCENT = "%"
 _OTHER = "0"
 _STRUCK = "-"
+_REFUSED = (_PERCENT, _OTHER, _STRUCK)  # whatever number the cell holds
 _DIGITS = "123456789"
 _NEVER, _ALWAYS = ("<", "<=", "="), (">", ">=", "<>")  # conditions on a number above zero, by a limit that is not
 _BUILT_IN = {"9": _PERCENT, "10": _PERCENT}  # those of money look otherwise in each country
+_WHOLE_BUILT_IN = dict.fromkeys(("1", "3", "5", "6", "37", "38", "41", "42"), "0")  # show no decimal
+_CENTS = 2  # decimals of money: a format that shows as many hides nothing
 # What the bytes of a sheet have where there may be something hidden, a formula, or more than meets the eye: a size or a
 # flag that is not surely harmless, a definition or a comment, a letter written as a number, UTF-16.
 _ASKS = tuple(  # one by one, each is found by the letters it begins with: much faster than all of them at once
@@ -88,9 +92,13 @@ _CELLS = re.compile(
     % (_NEAR.replace(b"(", b"(?:"), _TEXT, _TEXT)
 )
 _IN_THEIR_PLACE = b"<_/><_/>"  # well-formed wherever some of them are: two, for a document has one root alone
+# A cell whose value has a point, and one that is written otherwise than spreadsheets do.
+_POINTED = re.compile(rb"""<c r="([A-Z]{1,3})([0-9]{1,7})" s="([0-9]+)"(?: t="[A-Za-z]+")?><v>[^<]*\.""")
+_ODD = re.compile(rb"""<c\b(?! r="[A-Z]{1,3}[0-9]{1,7}"(?: s="[0-9]+")?(?: t="[A-Za-z]+")?(?:/>|><(?:v>|is>|/c>)))""")
 _PREFIX = re.compile(rb"""xmlns:([^\s=]+)""")
 _PLACES = re.compile(rb"""<c(?: r="([A-Z]{1,3}[0-9]{1,7})"|[\s/>])""")
 _LARGE_PIECE = 2**20
+_NONE: Mapping[str, str] = {}
 _CSV = "export the sheet as CSV"
 
 _DAMAGED = "the workbook is damaged, or no workbook; open it in a spreadsheet and save it as XLSX again"
@@ -162,8 +170,8 @@ def _told() -> Iterator[str]:
         name, state, relation = sheets[0 if sheet is None else names.index(sheet)]
         seen = _Seen({})
         if looks:
-            part, styles = _relations(book, place).get(relation, ""), _marked_styles(book, place)
-            seen = _glance(book, part, styles) or _look(book, part, styles)
+            part, styles = _relations(book, place).get(relation, ""), _styles(book, place)
+            seen = _glance(book, part, *styles) or _look(book, part, *styles)
     left, rows = _rows(data, name)
     about = {
         "name": name,
@@ -173,6 +181,7 @@ def _told() -> Iterator[str]:
         "rows": sorted(seen.rows),
         "columns": sorted(column - left for column in seen.columns if column >= left),
         "marks": _positions(seen.marks, left),
+        "rounded": _positions(seen.rounded, left),
         "formulas": _positions(seen.formulas, left),
     }
     yield json.dumps(about)
@@ -233,20 +242,22 @@ def _moment(cell: object) -> dict[str, str]:
 _told_of = json.JSONEncoder(default=_moment, separators=(",", ":")).encode
 
 
-def _look(book: zipfile.ZipFile, place: str, styles: Mapping[str, str]) -> _Seen:
+def _look(book: zipfile.ZipFile, place: str, styles: Mapping[str, str], rounding: Mapping[str, str] = _NONE) -> _Seen:
     """What is seen of a sheet where each element is looked at."""
-    seen = _Seen(styles)
+    seen = _Seen(styles, rounding)
     _parse(book, place, seen.begin)
     return seen
 
 
-def _glance(book: zipfile.ZipFile, place: str, styles: Mapping[str, str]) -> _Seen | None:
+def _glance(
+    book: zipfile.ZipFile, place: str, styles: Mapping[str, str], rounding: Mapping[str, str] = _NONE
+) -> _Seen | None:
     """What is seen where the bytes of a sheet show that nothing is hidden, a formula or far away; ``None`` elsewhere.
 
     That takes a fifth of the time that it takes to look at each element. The sheet must be well-formed all the same:
     usual cells are, and a parser takes the rest.
     """
-    if _USUAL in styles or len(styles) > _FEW:
+    if _USUAL in styles or _USUAL in rounding or len(styles) > _FEW:
         return None
     asks, marked = list(_ASKS), None
     if styles:
@@ -259,18 +270,20 @@ def _glance(book: zipfile.ZipFile, place: str, styles: Mapping[str, str]) -> _Se
         nonlocal is_utf8
         is_utf8 = encoding is None or encoding.lower() == "utf-8"
 
+    if rounding:
+        asks.append(_ODD)
     parser.XmlDeclHandler = told
-    seen = _Seen(styles)
+    seen = _Seen(styles, rounding)
     cells, columns, rows = 0, {b"A", b"P"}, {b"1", b"99999"}  # where usual cells may be
     with book.open(_member(book, place)) as part:
-        rest = b""
-        while piece := part.read(_LARGE_PIECE):
-            piece = rest + piece
-            whole = piece.rfind(b">") + 1
+        rest, is_last = b"", False
+        while not is_last:
+            more = part.read(_LARGE_PIECE)
+            piece, is_last = rest + more, not more
+            whole = _end_of_cells(piece, is_last=is_last)
             piece, rest = piece[:whole], piece[whole:]
             cells += piece.count(b"<c ")
-            for column, row, style in marked.findall(piece) if marked else ():
-                seen.mark(style.decode(), int(row), column.decode())
+            seen.take_piece(piece, marked)
             piece = _CELLS.sub(_IN_THEIR_PLACE, piece)
             parser.Parse(piece, False)
             declared.update(_PREFIX.findall(piece))
@@ -287,6 +300,14 @@ def _glance(book: zipfile.ZipFile, place: str, styles: Mapping[str, str]) -> _Se
     return seen if max(cells, area) <= _MOST_CELLS else None
 
 
+def _end_of_cells(piece: bytes, *, is_last: bool) -> int:
+    """Where whole elements end in a piece of a sheet; no cell goes on behind it."""
+    end, begin = piece.rfind(b"</c>"), piece.rfind(b"<c ")
+    if is_last or (begin < 0 and end < 0):
+        return piece.rfind(b">") + 1
+    return end + 4 if end >= 0 else begin
+
+
 def _breadth(numbers: Iterable[int]) -> int:
     found = sorted(numbers)
     return found[-1] - found[0] + 1
@@ -301,14 +322,18 @@ class _Seen:
         styles: The marks of styles whose cells show more than their number, or another one.
         formulas: Where these are.
         marks: Where cells of such styles are, with their mark.
+        rounding: How many decimals styles show that show fewer than money has.
+        rounded: Where cells of these are, with that number: at least those that hold a number with a point.
     """
 
-    def __init__(self, styles: Mapping[str, str]) -> None:
+    def __init__(self, styles: Mapping[str, str], rounding: Mapping[str, str] = _NONE) -> None:
         self.rows: set[int] = set()
         self.columns: set[int] = set()
         self.marks: _Stretches = {}
         self.formulas: _Stretches = {}
+        self.rounded: _Stretches = {}
         self.styles = styles
+        self.rounding = rounding
         self._style = _USUAL
         self._row = self._column = 0
         self._place: str | None = None
@@ -328,6 +353,8 @@ class _Seen:
             self._take_value()
             if self._style in self.styles:
                 self.mark(self._style, *self._cell())
+            if self._style in self.rounding:
+                self.round(self._style, *self._cell())
         elif tag == "f":
             _take_stretch(self.formulas, "=", *self._cell())
         elif tag == "row":
@@ -343,6 +370,18 @@ class _Seen:
     def mark(self, style: str, row: int, column: str | int) -> None:
         """Take a cell of a style that has a mark."""
         _take_stretch(self.marks, self.styles[style], row, column)
+
+    def take_piece(self, piece: bytes, marked: re.Pattern[bytes] | None) -> None:
+        """Take a piece of the sheet as it is written, in which this finds cells of the styles that have a mark."""
+        for column, row, style in marked.findall(piece) if marked else ():
+            self.mark(style.decode(), int(row), column.decode())
+        for column, row, style in _POINTED.findall(piece) if self.rounding and b"." in piece else ():
+            if (number := style.decode()) in self.rounding:
+                self.round(number, int(row), column.decode())
+
+    def round(self, style: str, row: int, column: str | int) -> None:
+        """Take a cell that may show fewer decimals than it holds."""
+        _take_stretch(self.rounded, self.rounding[style], row, column)
 
     def _cell(self) -> tuple[int, str | int]:
         """Row and column of the cell that has begun."""
@@ -443,22 +482,27 @@ def _sheets(book: zipfile.ZipFile, place: str) -> tuple[list[tuple[str, str, str
     return found, shown[-1]
 
 
-def _marked_styles(book: zipfile.ZipFile, place: str) -> dict[str, str]:
-    """The styles of cells that show more than what they hold, or something else, as cells name them; with a mark."""
+def _styles(book: zipfile.ZipFile, place: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Two kinds of styles of cells, as cells name them.
+
+    Those that show more than what a cell holds, or something else, with a mark; and those that show fewer decimals than
+    money has, with their number.
+    """
     folder, name = posixpath.split(place)
     targets = _targets(book, posixpath.join(folder, "_rels", f"{name}.rels"), folder).values()
     part = next((target for kind, target in targets if kind.endswith("/styles")), None)
     if part is None:
-        return {}
-    marks = dict(_BUILT_IN)
-    styles: list[str] = []
+        return {}, {}
+    marks, wholes = dict(_BUILT_IN), dict(_WHOLE_BUILT_IN)
+    styles: list[tuple[str, str]] = []
     struck: list[bool] = []  # of each font
     within = ""
 
     def begin(tag: str, values: Mapping[str, str]) -> None:
         nonlocal within
         if tag == "numFmt":
-            marks[values.get("numFmtId", "")] = _mark(values.get("formatCode", ""))
+            number, code = values.get("numFmtId", ""), values.get("formatCode", "")
+            marks[number], wholes[number] = _mark(code), _decimals(code)
         elif tag in ("fonts", "cellStyleXfs", "cellXfs", "cellStyles", "dxfs"):
             within = tag
         elif tag == "font" and within == "fonts":
@@ -468,10 +512,13 @@ def _marked_styles(book: zipfile.ZipFile, place: str) -> dict[str, str]:
         elif tag == "xf" and within == "cellXfs":
             font = _number(values.get("fontId"))
             is_struck = True in struck[font : font + 1]
-            styles.append(_STRUCK if is_struck else marks.get(values.get("numFmtId", ""), ""))
+            kind = values.get("numFmtId", "")
+            mark = _STRUCK if is_struck else marks.get(kind, "")
+            styles.append((mark, wholes.get(kind, "") if mark not in _REFUSED else ""))
 
     _parse(book, part, begin)
-    return {str(number): mark for number, mark in enumerate(styles) if mark}
+    numbered = [(str(number), *both) for number, both in enumerate(styles)]
+    return {one: mark for one, mark, _ in numbered if mark}, {one: some for one, _, some in numbered if some}
 
 
 def _mark(code: str) -> str:
@@ -479,6 +526,17 @@ def _mark(code: str) -> str:
 
     Empty where it shows the number itself, or a moment: those are told apart from numbers elsewhere.
     """
+    return next(filter(None, (section.mark() for section in _sections(code))), "")
+
+
+def _decimals(code: str) -> str:
+    """How many decimals a format shows of a number above zero, if it shows fewer than money has; else it is empty."""
+    found = min((section.decimals() for section in _sections(code)), default=_CENTS)
+    return str(found) if found < _CENTS else ""
+
+
+def _sections(code: str) -> Iterator[_Section]:
+    """The sections of a format that a number above zero may be shown by."""
     sections = [_Section()]
     for piece in _FORMAT.finditer(code or "General"):
         if piece["rest"] == ";":
@@ -489,11 +547,9 @@ def _mark(code: str) -> str:
     for section in sections:
         if section.choice in _NEVER:
             continue
-        if mark := section.mark():
-            return mark
+        yield section
         if not has_choice or section.choice in _ALWAYS:
             break
-    return ""
 
 
 class _Section:
@@ -518,6 +574,13 @@ class _Section:
         self.currency += piece["currency"] or ""
         if limit := piece["limit"]:
             self.choice = piece["choice"] + "+" * (limit[0] != "-" and any(digit in limit for digit in _DIGITS))
+
+    def decimals(self) -> int:
+        """How many decimals it shows, where it shows a number with all that stands before them."""
+        whole, _, decimals = self.signs.partition(".")
+        if not any(sign in whole for sign in "0#?") or any(sign in self.signs for sign in _INEXACT):
+            return _CENTS
+        return sum(map(decimals.count, "0#?"))
 
     def mark(self) -> str:
         """What it shows, as a format's mark."""

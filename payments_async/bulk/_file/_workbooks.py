@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from payments_async._values.frozen import field, frozen
-from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, ShownCell, StruckCell, UnsavedCell
+from payments_async.bulk._file._cells import (
+    ROUNDED,
+    DateCell,
+    NumberCell,
+    PercentCell,
+    ShownCell,
+    StruckCell,
+    UnsavedCell,
+)
 
 _READER = Path(__file__).with_name("_workbook_reader.py")
 # It is imported: Python compiles a script each time. At its end nothing has to be put in order.
@@ -86,7 +94,7 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
                 is_hidden=about["is_hidden"],
                 hidden_rows=frozenset(about["rows"]),
                 hidden_columns=frozenset(about["columns"]),
-                rows=lines.rows(_Stretches(about["marks"]), _Stretches(about["formulas"])),
+                rows=lines.rows(*(_Stretches(about[kind]) for kind in ("marks", "rounded", "formulas"))),
             )
         finally:
             process.kill()
@@ -170,11 +178,12 @@ class _Lines:
             raise ValueError(told["error"])
         return None if told == {"end": True} else told
 
-    def rows(self, marks: _Stretches, formulas: _Stretches) -> Iterator[tuple[int, list[str]]]:
+    def rows(self, marks: _Stretches, rounded: _Stretches, formulas: _Stretches) -> Iterator[tuple[int, list[str]]]:
         """All rows with their numbers.
 
         Args:
             marks: Where cells show more than what they hold, or something else, as far as they were looked at.
+            rounded: Where they show so many decimals at most, likewise.
             formulas: Where they are, likewise.
         """
         number = 0
@@ -186,6 +195,10 @@ class _Lines:
                         cells[position] = cells[position] and StruckCell(cells[position])
                     elif isinstance(cells[position], NumberCell):
                         cells[position] = _marked(cells[position], mark)
+                for position, decimals in rounded.at(number, len(cells)):
+                    cell = cells[position]
+                    if isinstance(cell, NumberCell) and len(cell.partition(".")[2]) > int(decimals):
+                        cells[position] = ShownCell(cell, ROUNDED)
                 for position, _ in formulas.at(number, len(cells)):
                     cells[position] = cells[position] or UnsavedCell("a formula")
                 yield number, cells
