@@ -132,9 +132,11 @@ def read_amount(amount: str, currency: str | None) -> tuple[Decimal, str | None]
     from payments_async.bulk import read_money
 
     try:
-        value, beside = read_money(amount.strip())
+        value, beside = read_money(amount.strip(), currency and currency.upper())
     except ValueError as error:
         raise BadInput(f"--amount: {error}") from error
+    if beside == "SHS" and not currency:
+        raise BadInput("--amount: in shillings of a country that is not told; name the currency (--currency)")
     if beside and currency and beside != currency.upper():
         raise BadInput(f"--amount: in {beside}, but --currency says {currency}; correct one of them")
     return value, currency or beside

@@ -334,9 +334,13 @@ def shown_as(workbook: Path, code: str) -> Path:
         ("[$₦-470]#,##0", "UGX", "shown as ₦ in the sheet, but the row is in UGX"),
         ('"A$"#,##0', "USD", "shown as A$ in the sheet, but the row is in USD"),
         ('"SHS "#,##0', "USD", "shown as SHS in the sheet, but the row is in USD"),
+        ('#,##0"/="', "USD", "shown as /= in the sheet, but the row is in USD"),
+        ('#,##0"/-"', "EUR", "shown as /- in the sheet, but the row is in EUR"),
         ("0\\.00", "UGX", "shows another number than the cell holds"),
         ('0"K"', "UGX", "shows another number than the cell holds"),
         ('"USh"#,##0', "UGX", None),
+        ('#,##0"/="', "UGX", None),
+        ('#,##0"/-"', "KES", None),
         ('"Ug. SHS. "#,##0', "UGX", None),
         ('"ugx "#,##0', "UGX", None),
         ('[=0]"";#,##0', "UGX", None),
@@ -401,12 +405,23 @@ async def test_amounts_that_name_no_style_while_the_usual_one_shows_dollars(work
         (None, "in shillings of a country that is not told; name the currency"),
     ],
 )
-async def test_shillings_of_a_country_that_is_not_told(tmp_path: Path, currency: str | None, words: str | None) -> None:
+@pytest.mark.parametrize("amount", ["Shs. 14,500", "14,500/=", "14500/-", "Shs. 14,500/="])
+async def test_shillings_of_a_country_that_is_not_told(
+    tmp_path: Path, amount: str, currency: str | None, words: str | None
+) -> None:
     """They are those of the batch, if it is in some shillings; both readings of the file say so."""
-    batch = await of_text(tmp_path, csv_text(SIMPLE | {"amount": "Shs. 14,500/="}), currency=currency)
+    batch = await of_text(tmp_path, csv_text(SIMPLE | {"amount": amount}), currency=currency)
     assert ([(2, "amount")] if words else []) == problems(batch)
     assert all(words in one.remedy for one in batch.problems if words)
     assert ([] if words else [("14500", currency)]) == [(str(one.amount), one.currency) for one in batch.orders]
+
+
+async def test_shillings_in_a_row_whose_own_column_says_dollars(tmp_path: Path) -> None:
+    """The sign behind the digits counts as the word before them does."""
+    rows = [SIMPLE | {"amount": amount, "currency": "USD"} for amount in ("14,500/=", "Shs 14,500", "14,500")]
+    batch = await of_text(tmp_path, csv_text(*(one | {"request_id": str(n)} for n, one in enumerate(rows))))
+    assert [(2, "amount"), (3, "amount")] == problems(batch)
+    assert {"in SHS, but the currency column says USD; correct one of them"} == {one.remedy for one in batch.problems}
 
 
 async def test_an_amount_shown_in_a_currency_that_nothing_names(workbook: Path) -> None:

@@ -12,7 +12,7 @@ CODES = "request_id,kind,name,phone,product_item_id,amount,staff no,message"
 PERSON = "mobile_money,Amber Brightwater,+256772000001,MTN_MTN"
 
 
-async def read(folder: Path, header: str, *ends: str, **options: str) -> Batch:
+async def read(folder: Path, header: str, *ends: str, **options: str | None) -> Batch:
     """A file of a header and the ends of its rows, which begin alike."""
     path = folder / "batch.csv"
     lines = [f"R-{number},{PERSON},{end}" for number, end in enumerate(ends, start=1)]
@@ -45,6 +45,14 @@ async def test_half_an_amount_is_a_problem(tmp_path: Path, end: str) -> None:
     batch = await read(tmp_path, SHORT, end, "2000,March")
     assert ([(2, "amount")], ["2000"]) == (told(batch), paid(batch))
     assert "which may be the rest of it; put an amount with a comma in quotation marks" in batch.problems[0].remedy
+
+
+@pytest.mark.parametrize("end", ["1,500/=", "1,500 USD"])
+@pytest.mark.parametrize("currency", [None, "UGX"])
+async def test_half_an_amount_in_a_currency_that_is_in_doubt(tmp_path: Path, end: str, currency: str | None) -> None:
+    """The rest of it need not be payable to be the rest: 1 is not paid for 1,500 of another currency."""
+    batch = await read(tmp_path, SHORT, end, "2000,March", currency=currency)
+    assert ([(2, "amount")], ["2000"]) == (told(batch), paid(batch))
 
 
 async def test_millions_are_torn_twice(tmp_path: Path) -> None:

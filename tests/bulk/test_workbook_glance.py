@@ -191,7 +191,6 @@ def test_a_sheet_with_anything_anywhere(monkeypatch: pytest.MonkeyPatch, size: i
                 "#,##0.00",
                 "#,##0;[Red]-#,##0",
                 "#\\ ##0",
-                '#,##0"/="',
                 "_(* #,##0_);_(* (#,##0)",
                 "0;0%",
                 '[=0]"-";0',
@@ -209,6 +208,8 @@ def test_a_sheet_with_anything_anywhere(monkeypatch: pytest.MonkeyPatch, size: i
         *dict.fromkeys(
             ("yyyy-mm-dd", "d\\.m\\.yy", '[h]:mm "UTC"', "[$-409]d mmm;@", "000-000-000", "[Red]0.00E+00"), ""
         ).items(),
+        *dict.fromkeys(('#,##0"/="', '_-* #,##0"/="_-', "0\\/\\="), "/=").items(),
+        *{'#,##0"/-"': "/-", '0"/"-': "/-", '"UGX "0"/="': "UGX", '0"/"0': ""}.items(),
         *dict.fromkeys(("0%", "0.00%;[Red]-0.00%", '[<1]0%;0"x"', "0\\%%"), "%").items(),
         *dict.fromkeys(
             ("$#,##0", '"$"#,##0.00', "[$$-409]#,##0", '_("$"* #,##0.00_);_("$"* "-"??_)', '[<9]0;"$"0'), "$"

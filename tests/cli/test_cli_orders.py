@@ -1,6 +1,7 @@
 """`pay` and `collect`: one order, only with an id of its own, only once confirmed, and the truth afterwards."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from cli.commands import CTRL_C, NO_SERVICE, Run
@@ -110,10 +111,24 @@ async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal
     assert "stopped" in ran.said
 
 
+@pytest.mark.parametrize("amount", ["14,500/=", "Shs 14,500"])
+async def test_shillings_are_those_of_the_currency_that_is_named(run: Run, sandbox: Sandbox, amount: str) -> None:
+    """As in a batch file."""
+    ran = await run(*PAY, *OURS, "--amount", amount, "--currency", "ugx", "--yes")
+    assert 0 == ran.status, ran.said
+    assert [Decimal(14_500)] == [one.amount.copy_abs() for one in sandbox.ledger]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         pytest.param((*PAY, *OURS, "--amount", "1,5"), "--amount: ambiguous: the comma", id="amount"),
+        pytest.param(
+            (*PAY, *OURS, "--amount", "5/="), "--amount: in shillings of a country that is not", id="shillings"
+        ),
+        pytest.param(
+            (*PAY, *OURS, "--amount", "5/-", "--currency", "usd"), "in SHS, but --currency says usd", id="of-dollars"
+        ),
         pytest.param((*PAY, *OURS, "--amount", "0"), "--amount: zero; an amount is above zero", id="zero"),
         pytest.param((*PAY, *OURS, "--wallet", ""), "--wallet: must not be empty", id="phone"),
         pytest.param((*PAY, *OURS, "--airtime", "0772000017"), "with exactly one of --wallet", id="two-ways"),

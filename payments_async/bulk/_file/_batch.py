@@ -708,9 +708,11 @@ def _missing(column: str, unknown: Sequence[str]) -> str:
 
 
 def _may_be_meant(reading: RowReading) -> bool:
-    """Whether a row that was read otherwise makes an order, into an account that has digits."""
+    """Whether a row that was read otherwise has an amount, in whatever currency, and an account that has digits."""
     account = reading.cells.get("account_number") if reading.kind == "bank_transfer" else None
-    return reading.is_good and (account is None or any(map(str.isdecimal, account)))
+    is_read = reading.amount is not None and not reading.lacking
+    is_read = is_read and all(column == "amount" for column, *_ in reading.problems)
+    return is_read and (account is None or any(map(str.isdecimal, account)))
 
 
 def _place(problem: Problem) -> tuple[int, int]:

@@ -173,13 +173,14 @@ def read_text(text: str) -> str:
 MAX_DIGITS = 15  # what a spreadsheet keeps exactly; and nobody is paid more
 _DOLLARS = "USD AUD BBD BSD BZD CAD FJD HKD JMD LRD NAD NZD SGD TTD TWD XCD ZWD ZWL"
 SHILLINGS = "SHS"  # of a country that is not told
+_SHILLING_SIGNS = ("/=", "/-")  # 14,500/= is how they are written
 # What a sheet shows, and which currencies it may be; a text with one is no amount.
 _SHOWN = {
     **dict.fromkeys(("€", "EURO", "EUROS"), "EUR"),
     **dict.fromkeys(("$", "DOLLAR", "DOLLARS"), _DOLLARS),
     **dict.fromkeys(("CFA", "FCFA", "F CFA"), "XAF XOF"),
     **dict.fromkeys(("FRW", "RF"), "RWF"),
-    SHILLINGS: "UGX KES TZS SOS",
+    **dict.fromkeys((SHILLINGS, *_SHILLING_SIGNS), "UGX KES TZS SOS"),
     "£": "GBP EGP SSP SDG",
     "¥": "JPY CNY",
     "₦": "NGN",
@@ -215,28 +216,37 @@ _REFUSALS = (
 )
 
 
-def read_money(text: str) -> tuple[Decimal, str | None]:
+def read_money(text: str, currency: str | None = None) -> tuple[Decimal, str | None]:
     """An amount above zero, exact, and the currency written beside it, if any.
+
+    Args:
+        currency: The one that is named elsewhere. `Shs` and `/=` mean it where it may be called shillings; else they
+            are ``SHS``.
 
     Raises:
         Unusable: For what is ambiguous, negative, zero, no number, or has more than two decimals or 15 digits; 30 where
             it is a number in JSON.
 
     >>> read_money("1,500,000"), read_money("UGX 500.50"), read_money("14,500/=")
-    ((Decimal('1500000'), None), (Decimal('500.50'), 'UGX'), (Decimal('14500'), None))
+    ((Decimal('1500000'), None), (Decimal('500.50'), 'UGX'), (Decimal('14500'), 'SHS'))
 
     >>> read_money("UGX 1,500.50")
     (Decimal('1500.50'), 'UGX')
+
+    >>> read_money("14,500/=", "UGX"), read_money("14,500/=", "USD")
+    ((Decimal('14500'), 'UGX'), (Decimal('14500'), 'SHS'))
     """
     if _WHOLE_AMOUNT.fullmatch(text) and len(text) <= MAX_DIGITS:
         return Decimal(text), None
     if isinstance(text, DateCell):
         raise Unusable("a spreadsheet made a date of it; format the column as a number and enter the amount again")
-    digits, currency = _without_currency(text.replace("\u00a0", " ").replace("\u202f", " "))
+    digits, beside = _without_currency(text.replace("\u00a0", " ").replace("\u202f", " "))
     amount = _exact(digits, point_is_sure=isinstance(text, NumberCell), most=_most_digits(text))
     if not amount:
         raise Unusable("zero; an amount is above zero: enter it, or leave the order out")
-    return amount, currency
+    if beside == SHILLINGS and currency is not None and may_mean(beside, currency):
+        beside = currency
+    return amount, beside
 
 
 @lru_cache(maxsize=256)
@@ -249,13 +259,18 @@ def read_currency(text: str) -> str:
 
 def _without_currency(text: str) -> tuple[str, str | None]:
     """The digits, and the currency written before or after them."""
-    text = text.removesuffix("/=").removesuffix("/-").strip()  # 14,500/= is how shillings are written
+    signed = text.endswith(_SHILLING_SIGNS)
+    if signed:
+        text = text[:-2].strip()
     before, after = _WORD_BEFORE.match(text), _WORD_AFTER.search(text)
+    code = None
     if before:
-        return text[before.end() :].strip(), _currency_word(before.group(1))
-    if after and after.end() == len(text):
-        return text[: after.start()], _currency_word(after.group(1))
-    return text, None
+        text, code = text[before.end() :].strip(), _currency_word(before.group(1))
+    elif after and after.end() == len(text):
+        text, code = text[: after.start()], _currency_word(after.group(1))
+    if signed and code not in (None, SHILLINGS) and not may_mean(SHILLINGS, code):
+        raise Unusable(f"in {code}, and in shillings by the sign behind it; correct one of them")
+    return text, code or (SHILLINGS if signed else None)
 
 
 def _currency_word(word: str) -> str:

@@ -23,7 +23,6 @@ from payments_async.bulk._file._cells import (
     ShownCell,
     Unusable,
     check_shown,
-    may_mean,
     read_account,
     read_currency,
     read_email,
@@ -319,17 +318,16 @@ def _take_kind(row: RowReading, rules: Rules) -> None:
 def _take_money(row: RowReading, rules: Rules) -> None:
     """The amount and its currency, which may stand in a column, beside the amount, or hold for all rows."""
     stated = row.values.get("currency")
+    named = stated or (rules.currency if "currency" not in row.cells else None)
     beside = None
     if (cell := row.cells.get("amount")) and cell.__class__ not in SPOILED:
         try:
-            row.amount, beside = read_money(cell)
+            row.amount, beside = read_money(cell, named)
         except Unusable as error:
             row.problems.append(("amount", cell, str(error)))
-    named = stated or (rules.currency if "currency" not in row.cells else None)
-    if beside == SHILLINGS and (named is None or may_mean(beside, named)):
+    if beside == SHILLINGS and named is None:
         beside = None
-        if named is None:
-            row.problems.append(("amount", cell or "", "in shillings of a country that is not told; name the currency"))
+        row.problems.append(("amount", cell or "", "in shillings of a country that is not told; name the currency"))
     if beside and stated and beside != stated:
         remedy = f"in {beside}, but the currency column says {stated}; correct one of them"
         row.problems.append(("amount", cell or "", remedy))

@@ -49,7 +49,8 @@ _FORMAT = re.compile(
 )
 _CURRENCY = re.compile(
     r"(?:(?<![A-Za-z])[A-Z]{1,2})?\$|[\xa2-\xa5\u20a0-\u20cf\ufe69\uff04\uffe0-\uffe6]|"
-    r"(?<![A-Za-z])(?:[A-Z]{3}|(?i:[ukt]shs?|ugx|usd|kes|tzs|frw|rwf|euros?|eur|gbp|f?cfa|dollars?))(?![A-Za-z])"
+    r"(?<![A-Za-z])(?:[A-Z]{3}|(?i:[ukt]shs?|ugx|usd|kes|tzs|frw|rwf|euros?|eur|gbp|f?cfa|dollars?))(?![A-Za-z])|"
+    r"/[=-]"  # shillings
 )
 _POINT = re.compile(r"\0[.,]\0{1,2}(?![\0.,])")  # a literal one, before the last digits: a number that looks smaller
 _MULTIPLE = re.compile(r"\0 ?(?i:k|m|mn|mln|bn|hundreds?|thousands?|lakhs?|[mb]illions?)(?![A-Za-z])")
