@@ -126,11 +126,11 @@ def restored(kind: type[T], members: Mapping[str, Any]) -> T:
     """
     if kind not in _unchecked:  # it is derived from such a class
         return kind(**members)
-    back = _unchecked[kind].__copy__()
+    back: T = _unchecked[kind].__copy__()
     for name, value in members.items():
         if value is not None:
             amend(back, name, value)
-    return cast(T, back)
+    return back
 
 
 def _field_names(written: type) -> list[str]:

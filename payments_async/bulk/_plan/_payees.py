@@ -235,7 +235,7 @@ class PayeeLedger(ExitStack):
         self._place = 0
         self.other_count = self.prior_count = 0
         self._other_total = Decimal(0)
-        self._paid = BitSet()
+        self._paid = BitSet(_SIEVE)
         self._batches: dict[str, int] = {}
 
     def add(self, orders: Sequence[Order]) -> None:
@@ -270,7 +270,8 @@ class PayeeLedger(ExitStack):
     def _add_named(self, orders: Sequence[Order], side: int) -> None:
         payees = [_payee_of(order) for order in orders]
         if side == _OWN:
-            self._paid.update([hash(key) % _SIEVE for key, _ in payees])
+            for key, _ in payees:
+                self._paid.add(hash(key) % _SIEVE)
         names = [_digest(f"{order.kind} {_plain_name(order.beneficiary.name)}") for order in orders]
         self._by_name.add(self._add(orders, payees, names, side, [()] * len(orders)), _DIGEST)
 
@@ -577,10 +578,14 @@ def _plain_name(name: str) -> str:
 
 
 class BitSet:
-    """A set of numbers from 0, a bit for each."""
+    """A set of numbers from 0, a bit for each.
 
-    def __init__(self) -> None:
-        self._bits = bytearray()
+    Args:
+        size: Numbers below it need no more memory than is taken at once.
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        self._bits = bytearray(-(-size // 8))
         self.count = 0
 
     def add(self, number: int) -> None:
@@ -590,15 +595,6 @@ class BitSet:
             self._bits.extend(bytes(byte + 1 - len(self._bits)))
         self._bits[byte] |= 1 << (number & 7)
         self.count += 1
-
-    def update(self, numbers: Sequence[int]) -> None:
-        """Mark some numbers; they may be marked already, and are not counted."""
-        bits = self._bits
-        size = (max(numbers, default=-1) >> 3) + 1
-        if size > len(bits):
-            bits.extend(bytes(size - len(bits)))
-        for number in numbers:
-            bits[number >> 3] |= 1 << (number & 7)
 
     def __contains__(self, number: int) -> bool:
         byte = number >> 3
