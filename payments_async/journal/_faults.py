@@ -77,7 +77,10 @@ class JournalLocked(JournalUnavailable):
 class JournalReadOnly(JournalUnavailable):
     """We may read the file, or its directory, but not write it."""
 
-    remedy = "let this user write it: the file and its directory, or the tables of the database"
+    remedy = (
+        "let this user write it: the file and its directory, on a file system that is mounted for writing, or the "
+        "tables of the database"
+    )
 
 
 class JournalFull(JournalUnavailable):

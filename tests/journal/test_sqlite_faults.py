@@ -282,6 +282,21 @@ def tiny_disk(place: Path) -> Iterator[Callable[[], AbstractContextManager[None]
         subprocess.run(["umount", place], check=True)
 
 
+@pytest.mark.slow
+async def test_a_file_system_that_is_mounted_read_only(tmp_path: Path) -> None:
+    """As Linux does after an error of its disk: the rights of the file look well, so the remedy names the mount."""
+    place = tmp_path / "disk"
+    await asyncio.to_thread(place.mkdir)
+    with tiny_disk(place):
+        await made(place / "journal.db")
+        for how in ("ro", "rw"):
+            await asyncio.to_thread(subprocess.run, ["mount", "-o", f"remount,{how}", place], check=True)
+            if how == "ro":
+                assert "mounted for writing" in await refused(place / "journal.db", JournalReadOnly)
+        async with SqliteJournal(place / "journal.db") as journal:
+            assert 3 == (await journal.progress(BATCH)).total
+
+
 @contextmanager
 def limited_files(place: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """No file may grow any more while what it gives lasts: as on a disk where the user's share is used up."""
