@@ -112,5 +112,5 @@ def read_limit(option: str, text: str | None) -> Decimal | None:
     except ValueError as error:
         raise BadInput(f"{option}: {clean(text)}: {error}") from error
     if beside is not None:
-        raise BadInput(f"{option}: {clean(text)}: a limit is in the account's currency; leave {beside} out")
+        raise BadInput(f"{option}: {clean(text)}: a limit is in the account's currency; write the number alone")
     return amount

@@ -138,7 +138,8 @@ def read_amount(amount: str, currency: str | None) -> tuple[Decimal, str | None]
     if beside == "SHS" and not currency:
         raise BadInput("--amount: in shillings of a country that is not told; name the currency (--currency)")
     if beside and currency and beside != currency.upper():
-        raise BadInput(f"--amount: in {beside}, but --currency says {currency}; correct one of them")
+        told = "shillings" if beside == "SHS" else beside
+        raise BadInput(f"--amount: in {told}, but --currency says {currency}; correct one of them")
     return value, currency or beside
 
 

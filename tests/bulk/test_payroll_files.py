@@ -421,7 +421,9 @@ async def test_shillings_in_a_row_whose_own_column_says_dollars(tmp_path: Path) 
     rows = [SIMPLE | {"amount": amount, "currency": "USD"} for amount in ("14,500/=", "Shs 14,500", "14,500")]
     batch = await of_text(tmp_path, csv_text(*(one | {"request_id": str(n)} for n, one in enumerate(rows))))
     assert [(2, "amount"), (3, "amount")] == problems(batch)
-    assert {"in SHS, but the currency column says USD; correct one of them"} == {one.remedy for one in batch.problems}
+    assert {"in shillings, but the currency column says USD; correct one of them"} == {
+        one.remedy for one in batch.problems
+    }
 
 
 async def test_an_amount_shown_in_a_currency_that_nothing_names(workbook: Path) -> None:

@@ -127,7 +127,9 @@ async def test_shillings_are_those_of_the_currency_that_is_named(run: Run, sandb
             (*PAY, *OURS, "--amount", "5/="), "--amount: in shillings of a country that is not", id="shillings"
         ),
         pytest.param(
-            (*PAY, *OURS, "--amount", "5/-", "--currency", "usd"), "in SHS, but --currency says usd", id="of-dollars"
+            (*PAY, *OURS, "--amount", "5/-", "--currency", "usd"),
+            "in shillings, but --currency says usd",
+            id="of-dollars",
         ),
         pytest.param((*PAY, *OURS, "--amount", "0"), "--amount: zero; an amount is above zero", id="zero"),
         pytest.param((*PAY, *OURS, "--wallet", ""), "--wallet: must not be empty", id="phone"),

@@ -329,7 +329,8 @@ def _take_money(row: RowReading, rules: Rules) -> None:
         beside = None
         row.problems.append(("amount", cell or "", "in shillings of a country that is not told; name the currency"))
     if beside and stated and beside != stated:
-        remedy = f"in {beside}, but the currency column says {stated}; correct one of them"
+        told = "shillings" if beside == SHILLINGS else beside
+        remedy = f"in {told}, but the currency column says {stated}; correct one of them"
         row.problems.append(("amount", cell or "", remedy))
     row.currency = stated or beside or named
     if rules.currency and row.currency and row.currency != rules.currency:
