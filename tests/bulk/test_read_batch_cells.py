@@ -1,5 +1,6 @@
 """Single cells: amounts as people write them, and telephone numbers as people and spreadsheets leave them."""
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -40,6 +41,8 @@ UG = PhoneReader("UG")
         ("Shs 14,500/-", "14500", "SHS"),
         ("14,500 KES/=", "14500", "KES"),
         ("USh. 14,500/=", "14500", "UGX"),
+        ("Ksh.500", "500", "KES"),
+        ("UGX.1,500.50", "1500.50", "UGX"),
         ("0.50", "0.50", None),
         ("1500.000000", "1500", None),
     ],
@@ -64,6 +67,9 @@ def test_amount_that_can_be_read_in_one_way_is_read(text: str, amount: str, curr
         ("12.3.4", "more than one point"),
         ("5.", "point without digits"),
         (".5", "point without digits"),
+        ("USD.50", "the point may end the word, or begin the cents"),
+        ("Ksh.5", "the point may end the word, or begin the cents"),
+        ("UGX.50/=", "the point may end the word, or begin the cents"),
         ("1e6x", "no amount"),
         ("1,5000", "no amount"),
         ("12,34,567", "no amount"),
@@ -120,7 +126,8 @@ def test_amount_is_read_exactly_or_refused(text: str) -> None:
     except Unusable:
         return
     assert amount > 0
-    digits = [sign for sign in text if sign in "0123456789."]
+    number = text[4:] if re.match(r"[A-Za-z]{3}\.", text) else text[5:] if re.match(r"[A-Za-z]{4}\.", text) else text
+    digits = [sign for sign in number if sign in "0123456789."]
     assert Decimal("".join(digits)) == amount
     if "." not in text and "," in text:
         assert all(len(group.strip("/=UGX \u00a0")) == 3 for group in text.split(",")[1:])

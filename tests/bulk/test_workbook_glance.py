@@ -200,13 +200,12 @@ def test_a_sheet_with_anything_anywhere(monkeypatch: pytest.MonkeyPatch, size: i
                 r"[>=10000000]##\,##\,##\,##0;[>=100000]##\,##\,##0;##,##0",
                 r"_-* #,##0.00\ _€_-;\-* #,##0.00\ _€_-",
                 r"#\.##0",
-                "# ?/16",
                 "**0",
             ),
             "",
         ).items(),
         *dict.fromkeys(
-            ("yyyy-mm-dd", "d\\.m\\.yy", '[h]:mm "UTC"', "[$-409]d mmm;@", "000-000-000", "[Red]0.00E+00"), ""
+            ("yyyy-mm-dd", "d\\.m\\.yy", '[h]:mm "UTC"', "[$-409]d mmm;@", "000-000-000", "d/m/yy h:mm:ss.0"), ""
         ).items(),
         *dict.fromkeys(('#,##0"/="', '_-* #,##0"/="_-', "0\\/\\="), "/=").items(),
         *{'#,##0"/-"': "/-", '0"/"-': "/-", '"UGX "0"/="': "UGX", '0"/"0': ""}.items(),
@@ -232,6 +231,7 @@ def test_a_sheet_with_anything_anywhere(monkeypatch: pytest.MonkeyPatch, size: i
         *dict.fromkeys(
             ('0"k"', '0" million"', r"0\.00", '0"."00', r"#\,##0\,00", "1#,##0", "#,##01", "0*0", '[>9]"lots";0'), "0"
         ).items(),
+        *dict.fromkeys(("# ?/16", "# ??/??", "[Red]0.00E+00", "##0.0E+0", "0e-0"), "0").items(),
     ],
 )
 def test_what_a_format_shows_of_a_number(code: str, mark: str) -> None:

@@ -192,6 +192,7 @@ _SHOWN = {
 _SHILLINGS = {"USH": "UGX", "USHS": "UGX", "KSH": "KES", "KSHS": "KES", "TSH": "TZS", "TSHS": "TZS"}
 _CODE = re.compile(r"[A-Za-z]{3}", re.ASCII)
 _WORD_BEFORE = re.compile(r"([A-Za-z]{3,4})\.? ?(?=[0-9(+-])", re.ASCII)
+_CENTS_OR_WORD = re.compile(r"[A-Za-z]{3,4}\.[0-9]{1,2}", re.ASCII)  # Ksh.50 is 50 to some, and USD.50 half of one
 _WORD_AFTER = re.compile(r"(?<=[0-9]) ?([A-Za-z]{3,4})", re.ASCII)
 _WHOLE_AMOUNT = re.compile(r"[1-9][0-9]*", re.ASCII)
 _PLAIN_AMOUNT = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", re.ASCII)
@@ -262,6 +263,8 @@ def _without_currency(text: str) -> tuple[str, str | None]:
     signed = text.endswith(_SHILLING_SIGNS)
     if signed:
         text = text[:-2].strip()
+    if _CENTS_OR_WORD.fullmatch(text):
+        raise Unusable("the point may end the word, or begin the cents; write UGX 50 or UGX 0.50")
     before, after = _WORD_BEFORE.match(text), _WORD_AFTER.search(text)
     code = None
     if before:
@@ -290,8 +293,8 @@ def check_shown(cell: ShownCell, currency: str | None) -> bool:
     """
     if cell.shown == "0":
         raise Unusable(
-            "the sheet shows another number than the cell holds, by its format (thousands, added digits, a sign or "
-            "nothing); format the cell as a plain number and check the amount"
+            "the sheet shows another number than the cell holds, by its format (thousands, a power of ten, a "
+            "fraction, added digits, a sign or nothing); format the cell as a plain number and check the amount"
         )
     if cell.shown == ROUNDED:
         raise Unusable(

@@ -54,6 +54,7 @@ _CURRENCY = re.compile(
 )
 _POINT = re.compile(r"\0[.,]\0{1,2}(?![\0.,])")  # a literal one, before the last digits: a number that looks smaller
 _MULTIPLE = re.compile(r"\0 ?(?i:k|m|mn|mln|bn|hundreds?|thousands?|lakhs?|[mb]illions?)(?![A-Za-z])")
+_PARTS = re.compile("e[+-]|[0#?]/")  # of a power of ten, 1.5E+06, or a fraction, 1500 1/2: either hides digits
 _THOUSANDTH = re.compile(r"[0#?],+(?![0#?,])")  # a comma behind the digits divides by a thousand
 _INEXACT = "eymdhs@/%"  # with one of them it shows no such number: a moment, a fraction, a power of ten
 _LITERALS = "$()+- "  # shown as they are, without quotation marks
@@ -66,7 +67,8 @@ _STRUCK = "-"
 _REFUSED = (_PERCENT, _OTHER, _STRUCK)  # whatever number the cell holds
 _DIGITS = "123456789"
 _NEVER, _ALWAYS = ("<", "<=", "="), (">", ">=", "<>")  # conditions on a number above zero, by a limit that is not
-_BUILT_IN = {"9": _PERCENT, "10": _PERCENT}  # those of money look otherwise in each country
+# Per cent, powers of ten and fractions; those of money look otherwise in each country.
+_BUILT_IN = {"9": _PERCENT, "10": _PERCENT, **dict.fromkeys(("11", "12", "13", "48"), _OTHER)}
 _WHOLE_BUILT_IN = dict.fromkeys(("1", "3", "5", "6", "37", "38", "41", "42"), "0")  # show no decimal
 _CENTS = 2  # decimals of money: a format that shows as many hides nothing
 # What the bytes of a sheet have where there may be something hidden, a formula, or more than meets the eye: a size or a
@@ -590,8 +592,8 @@ class _Section:
             return _PERCENT
         if not any(sign in signs for sign in ("0", "#", "?", "@", "general")):
             return "" if any(sign in signs for sign in "ymdhs") else _OTHER
-        is_scaled = _THOUSANDTH.search(signs) or _MULTIPLE.search(words) or _POINT.search(words)
-        has_digits = any(map(str.isdecimal, words)) or ("/" not in signs and any(digit in signs for digit in _DIGITS))
+        is_scaled = _PARTS.search(signs) or _THOUSANDTH.search(signs) or _MULTIPLE.search(words) or _POINT.search(words)
+        has_digits = any(map(str.isdecimal, words)) or any(digit in signs for digit in _DIGITS)
         if is_scaled or has_digits or words.lstrip()[:1] in _NEGATIVE:
             return _OTHER
         found = _CURRENCY.search(words)
