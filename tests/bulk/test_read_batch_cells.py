@@ -67,7 +67,7 @@ def test_amount_that_can_be_read_in_one_way_is_read(text: str, amount: str, curr
         ("12.3.4", "more than one point"),
         ("5.", "point without digits"),
         (".5", "point without digits"),
-        ("USD.50", "the point may end the word, or begin the cents"),
+        ("USD.50", "the point may end the word, or begin the cents; write USD 50 or USD 0.50"),
         ("Ksh.5", "the point may end the word, or begin the cents"),
         ("UGX.50/=", "the point may end the word, or begin the cents"),
         ("1e6x", "no amount"),

@@ -264,7 +264,8 @@ def _without_currency(text: str) -> tuple[str, str | None]:
     if signed:
         text = text[:-2].strip()
     if _CENTS_OR_WORD.fullmatch(text):
-        raise Unusable("the point may end the word, or begin the cents; write UGX 50 or UGX 0.50")
+        word, digits = text.split(".")
+        raise Unusable(f"the point may end the word, or begin the cents; write {word} {digits} or {word} 0.{digits}")
     before, after = _WORD_BEFORE.match(text), _WORD_AFTER.search(text)
     code = None
     if before:
