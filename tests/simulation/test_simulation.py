@@ -8,8 +8,8 @@ import pytest
 from machine import HAS_MANY
 
 TESTS = Path(__file__).parent.parent
-# of all faults, how many of them the quick test takes, and one slow one; 1,500 take six minutes of two processors
-SEEDS, QUICK, BLOCK = 1500 if HAS_MANY else 500, 6, 62
+# of all faults, how many of them the quick test takes, and one slow one; on two processors 1,500 take six minutes
+SEEDS, QUICK, BLOCK = 1500 if HAS_MANY else 378, 6, 62
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
